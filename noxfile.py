@@ -1,0 +1,65 @@
+"""The project's checks, each in its own environment: `nox` runs the quick ones, `nox -l` lists them all."""
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+# pip, because it is the client that finds the CPU build of torch that constraints.txt names.
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "imports", "test"]
+
+NO_TESTS_COLLECTED = 5
+
+
+def install(session: nox.Session) -> None:
+    """Install the package in place, with the tools at the versions CI uses."""
+    session.install("-c", "constraints.txt", "-e", ".[dev,losses]")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: rules and format."""
+    install(session)
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict."""
+    install(session)
+    session.run("mypy")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Import-linter: which module may import which."""
+    install(session)
+    session.run("lint-imports")
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """Pytest, the quick suite; arguments after -- go to pytest."""
+    install(session)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Pytest, the tests marked slow; arguments after -- go to pytest."""
+    install(session)
+    session.run("pytest", "-m", "slow", *session.posargs, success_codes=[0, NO_TESTS_COLLECTED])
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Every file of benchmarks/, or those named after --."""
+    install(session)
+    files = session.posargs or sorted(str(path) for path in Path("benchmarks").glob("[!_]*.py"))
+    if not files:
+        session.skip("benchmarks/ holds no file")
+    for file in files:
+        session.run("python", file)
