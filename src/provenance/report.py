@@ -1,0 +1,191 @@
+"""What a check found: violations with their place, exact counts, and what was not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Severity(StrEnum):
+    """How much a violation weighs. ``off`` rules are not run."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Where a violation is. What does not apply is None."""
+
+    file: str | None = None
+    row: int | None = None
+    """Number of the datum (or sequence record) in its file or list, from 0."""
+    line: int | None = None
+    """Physical line, from 1, where the file has lines."""
+    field: str | None = None
+    index: int | tuple[int, int] | None = None
+    """First failing element of the field, from 0; (i, k) in an (N, K) tensor."""
+    length: int | None = None
+    """Number of failing elements from there."""
+    sequence_id: str | None = None
+
+    def __str__(self) -> str:
+        parts = [self.file] if self.file else []
+        if self.line is not None:
+            parts.append(f"line {self.line}")
+        elif self.row is not None:
+            parts.append(f"row {self.row}")
+        if self.field:
+            parts.append(self.field + self._subscript())
+        return ": ".join(parts)
+
+    def _subscript(self) -> str:
+        if self.index is None:
+            return ""
+        if isinstance(self.index, tuple):
+            return f"[{self.index[0]}, {self.index[1]}]"
+        if self.length is None or self.length == 1:
+            return f"[{self.index}]"
+        return f"[{self.index}:{self.index + self.length}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One rule broken at one place: an element, or a contiguous run of positions."""
+
+    code: str
+    name: str
+    severity: Severity
+    location: Location
+    message: str
+
+    def __str__(self) -> str:
+        where = str(self.location)
+        text = f"{self.code} {self.name}: {self.message}"
+        return f"{where}: {text}" if where else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: one flat object."""
+        at = self.location
+        return {
+            "code": self.code,
+            "name": self.name,
+            "severity": self.severity.value,
+            "file": at.file,
+            "row": at.row,
+            "line": at.line,
+            "field": at.field,
+            "index": list(at.index) if isinstance(at.index, tuple) else at.index,
+            "length": at.length,
+            "sequence_id": at.sequence_id,
+            "message": self.message,
+        }
+
+
+@dataclass(slots=True)
+class Count:
+    """How often a rule was broken. Violations of records, config and dataset count no datums."""
+
+    datums: int = 0
+    violations: int = 0
+    elements: int = 0
+
+    def add(self, other: Count) -> None:
+        self.datums += other.datums
+        self.violations += other.violations
+        self.elements += other.elements
+
+    def to_dict(self) -> dict[str, int]:
+        return {"datums": self.datums, "violations": self.violations, "elements": self.elements}
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """A rule, or a part of one, that could not be judged, and why."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The verdict on a dataset. Counts are exact; ``violations`` holds the first few of each rule."""
+
+    datums: int
+    positions: int
+    bad_datums: int
+    """Datums with at least one error."""
+    counts: Mapping[str, Count]
+    """Rules that were broken, by code."""
+    checked: Mapping[str, int]
+    """How many elements each rule judged, by code."""
+    violations: tuple[Violation, ...]
+    not_checked: tuple[NotChecked, ...]
+    severities: Mapping[str, Severity]
+    """Severity of every rule of the contract that is not off, by code."""
+    contract: Mapping[str, Any]
+    session: str | None
+    now: str
+    version: str
+    ruleset: int
+    sources: tuple[str, ...] = field(default=())
+    """The files that were read."""
+
+    @property
+    def valid(self) -> bool:
+        """No error was found."""
+        return self.errors == 0
+
+    @property
+    def errors(self) -> int:
+        """Number of violations that are errors."""
+        return self._total(Severity.ERROR)
+
+    @property
+    def warnings(self) -> int:
+        """Number of violations that are warnings."""
+        return self._total(Severity.WARNING)
+
+    @property
+    def good_datums(self) -> int:
+        """Datums without an error."""
+        return self.datums - self.bad_datums
+
+    def _total(self, severity: Severity) -> int:
+        return sum(c.violations for code, c in self.counts.items() if self.severities[code] == severity)
+
+    def codes(self, severity: Severity | None = None) -> set[str]:
+        """Codes of the rules that were broken, of one severity or of all."""
+        return {c for c in self.counts if severity is None or self.severities[c] == severity}
+
+    def by_datum(self) -> dict[tuple[str | None, int], list[Violation]]:
+        """The violations that are kept, by (file, row) of their datum."""
+        grouped: dict[tuple[str | None, int], list[Violation]] = {}
+        for violation in self.violations:
+            if violation.location.row is not None:
+                grouped.setdefault((violation.location.file, violation.location.row), []).append(violation)
+        return grouped
+
+    def __iter__(self) -> Iterator[Violation]:
+        return iter(self.violations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, as ``--format json`` prints it."""
+        return {
+            "valid": self.valid,
+            "datums": self.datums,
+            "positions": self.positions,
+            "bad_datums": self.bad_datums,
+            "counts": {code: count.to_dict() for code, count in sorted(self.counts.items())},
+            "checked": dict(sorted(self.checked.items())),
+            "violations": [v.to_dict() for v in self.violations],
+            "not_checked": [{"code": n.code, "reason": n.reason} for n in self.not_checked],
+            "contract": dict(self.contract),
+            "session": self.session,
+            "now": self.now,
+            "version": self.version,
+            "ruleset": self.ruleset,
+        }

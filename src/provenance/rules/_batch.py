@@ -1,0 +1,390 @@
+"""What a rule sees of a batch: its columns, the circumstances of the check, and what follows from both.
+
+Derived arrays are computed once, on first use, and shared by the rules. They hold for datums that passed
+the gates (span lists tile their fields, loss inputs have as many rows as the input has positions), so
+rules that are gates use ``columns`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from provenance.columns import (
+    SAMPLED,
+    TARGETS,
+    Array,
+    Columns,
+    Ints,
+    Mask,
+    Spans,
+    Tensor,
+    offsets_of,
+    ranges,
+)
+from provenance.loss_spec import LossSpec
+from provenance.rules._derived import LogprobDifferences, Pairs, Shifted, gather, pairs_of, shifted
+from provenance.rules._history import History
+from provenance.rules._parameters import Parameters
+from provenance.sequences import SequenceTable
+
+Side = Literal["input", "target"]
+INPUT_SPANS: Final = "model_input_spans"
+TARGET_SPANS: Final = "loss_fn_input_spans"
+
+
+def below(ids: Array, limit: int) -> Mask:
+    """0 <= id < limit, elementwise, for signed integer ids."""
+    # A negative id is a huge unsigned one, so that one comparison serves both bounds.
+    found: Mask = ids.view(ids.dtype.str.replace("i", "u")) < limit
+    return found
+
+
+def side_of(field: str) -> Side:
+    """Which of the two span lists says where the positions of a field come from."""
+    return "input" if field in ("model_input", INPUT_SPANS) else "target"
+
+
+class Batch:
+    """Columns under a contract. ``n`` datums, ``p`` positions, s spans in a list."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        loss: LossSpec,
+        parameters: Parameters,
+        *,
+        config: Mapping[str, Any] | None = None,
+        sequences: SequenceTable | None = None,
+        session: str | None = None,
+        now: int = 0,
+        history: History | None = None,
+    ) -> None:
+        self.columns = columns
+        self.loss = loss
+        self.parameters = parameters
+        self.config: Mapping[str, Any] = config or {}
+        self.sequences = sequences
+        """One row for each of ``columns.ids``, in that order; None without a ledger."""
+        self.session = session
+        self.now = now
+        """Microseconds since 1970 UTC."""
+        self._history = history if history is not None else History()
+
+    # Positions
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """(n,): positions of each datum."""
+        return np.diff(self.columns.offsets)
+
+    @cached_property
+    def last_position(self) -> Ints:
+        """Indices of the last position of every datum that has one."""
+        ends: Ints = self.columns.offsets[1:] - 1
+        return ends[self.lengths > 0]
+
+    def row_of(self, offsets: Ints) -> Ints:
+        """The datum each element belongs to, for elements laid out by ``offsets``."""
+        return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+    # Loss inputs
+
+    def tensor(self, field: str) -> Tensor:
+        """The loss input of that name."""
+        return self.columns.inputs[field]
+
+    @cached_property
+    def scalar_targets(self) -> Mask | None:
+        """(n,): target_tokens are there, dense and one a position; None when that holds for all datums."""
+        return self._one_a_position(TARGETS)
+
+    def _one_a_position(self, field: str) -> Mask | None:
+        tensor = self.columns.inputs.get(field)
+        if tensor is None:
+            return np.zeros(len(self.columns), np.bool_)
+        plain = tensor.present & (tensor.rank == 1)
+        if tensor.coordinates is not None:
+            plain &= np.diff(tensor.offsets) == tensor.rows
+        return None if plain.all() else plain
+
+    @cached_property
+    def scalar_positions(self) -> Mask | None:
+        """(p,): the position has exactly one target; None when that holds for all."""
+        return None if self.scalar_targets is None else np.repeat(self.scalar_targets, self.lengths)
+
+    def at_positions(self, field: str) -> Array:
+        """(p,): an input's values aligned with positions; 0 where the datum has not one a position."""
+        tensor = self.columns.inputs.get(field)
+        plain = self._one_a_position(field)
+        if tensor is None:
+            return np.zeros(self.columns.positions, np.float32)
+        if plain is None:
+            return tensor.values
+        aligned = np.zeros(self.columns.positions, tensor.values.dtype)
+        rows = np.flatnonzero(plain)
+        aligned[ranges(self.columns.offsets[rows], self.lengths[rows])] = tensor.values[
+            ranges(tensor.offsets[rows], self.lengths[rows])
+        ]
+        return aligned
+
+    @cached_property
+    def targets(self) -> Array:
+        """(p,): target ids aligned with positions."""
+        return self.at_positions(TARGETS)
+
+    def position_of_elements(self, field: str) -> Ints | None:
+        """(m,): the position each stored value of an input belongs to; None when the two are the same."""
+        if self._one_a_position(field) is None:
+            return None
+        tensor = self.tensor(field)
+        row = self.row_of(tensor.offsets)
+        within = tensor.coordinates
+        if within is None:
+            within = np.arange(len(tensor.values)) - tensor.offsets[row]
+        return self.columns.offsets[row] + within // np.maximum(tensor.width[row], 1)
+
+    def any_over_positions(self, field: str, elements: Mask) -> Mask:
+        """(p,): some element of the input at this position is True."""
+        positions = self.position_of_elements(field)
+        if positions is None:
+            return elements
+        hit = np.zeros(self.columns.positions, np.bool_)
+        hit[positions[elements]] = True
+        return hit
+
+    @cached_property
+    def signal(self) -> Mask:
+        """(p,): the position has a nonzero advantage or weight."""
+        name = "advantages" if "advantages" in self.columns.inputs else "weights"
+        if name not in self.columns.inputs:
+            return np.zeros(self.columns.positions, np.bool_)
+        return self.any_over_positions(name, self.tensor(name).values != 0)
+
+    # Spans and positions
+
+    def spans(self, field: str) -> Spans:
+        """The span list on the side of a field."""
+        return self.columns.input_spans if side_of(field) == "input" else self.columns.target_spans
+
+    @cached_property
+    def input_starts(self) -> Ints:
+        """(s,): position at which each input span starts."""
+        return self._starts(self.columns.input_spans)
+
+    @cached_property
+    def target_starts(self) -> Ints:
+        """(s,): position at which each target span starts."""
+        return self._starts(self.columns.target_spans)
+
+    def span_starts(self, field: str) -> Ints:
+        """(s,): position at which each span on the side of a field starts."""
+        return self.input_starts if side_of(field) == "input" else self.target_starts
+
+    def _starts(self, spans: Spans) -> Ints:
+        before = offsets_of(spans.length)
+        if spans.present.all():  # the spans of all datums tile all positions
+            return before[:-1]
+        row = self.row_of(spans.offsets)
+        return before[:-1] - before[spans.offsets[row]] + self.columns.offsets[row]
+
+    def over_spans(self, field: str, chosen: Mask) -> Mask:
+        """(p,): the position lies under a chosen span on the side of a field; chosen is (s,)."""
+        spans, starts = self.spans(field), self.span_starts(field)
+        if spans.present.all():
+            return np.repeat(chosen, spans.length)
+        covered = np.zeros(self.columns.positions, np.bool_)
+        covered[ranges(starts[chosen], spans.length[chosen])] = True
+        return covered
+
+    @cached_property
+    def sampled(self) -> Mask:
+        """(p,): the position lies under a target-side sampled span."""
+        return self.over_spans(TARGET_SPANS, self.columns.target_spans.kind == SAMPLED)
+
+    def mark(self, positions: Ints, chosen: Mask | None = None) -> Mask:
+        """(p,): True at the given positions, or at the chosen ones of them."""
+        marked = np.zeros(self.columns.positions, np.bool_)
+        marked[positions if chosen is None else positions[chosen]] = True
+        return marked
+
+    def spread(self, positions: Ints, valid: Mask) -> Mask | None:
+        """(p,): ``valid`` at the given positions and True elsewhere; None when all are valid."""
+        if valid.all():
+            return None
+        return ~self.mark(positions, ~valid)
+
+    @cached_property
+    def with_spans(self) -> Mask | None:
+        """(p,): the position's datum carries spans; None when all do."""
+        present = self.columns.target_spans.present
+        return None if present.all() else np.repeat(present, self.lengths)
+
+    # The shift by one: target position i stands for input position i + 1
+
+    @cached_property
+    def shifted(self) -> Shifted:
+        """Stretches of positions whose target and next input each lie under one span."""
+        return shifted(self.columns, self.target_starts, self.input_starts)
+
+    @cached_property
+    def readable_tokens(self) -> Mask | None:
+        """(p,): the input is text and its id a possible one; None when that holds everywhere."""
+        tokens, text = self.columns.tokens, self.columns.text
+        limit = 2**31 if self.parameters.vocab_size is None else min(2**31, self.parameters.vocab_size)
+        possible = below(tokens, limit)
+        if text is not None:
+            possible &= text
+        return None if possible.all() else possible
+
+    @cached_property
+    def next_is_token(self) -> Mask:
+        """(p,): input i + 1 belongs to the same datum and is text with a possible id."""
+        after = np.ones(self.columns.positions, np.bool_)
+        if self.readable_tokens is not None:
+            after[:-1] = self.readable_tokens[1:]
+        after[self.last_position] = False
+        return after
+
+    @cached_property
+    def target_is_next_input(self) -> Mask:
+        """(p,): target i equals input token i + 1 of the same datum; False at the last position."""
+        same = np.zeros(self.columns.positions, np.bool_)
+        np.equal(self.targets[:-1], self.columns.tokens[1:], out=same[:-1])
+        same[self.last_position] = False
+        return same
+
+    # The ledger
+
+    @property
+    def table(self) -> SequenceTable:
+        """The looked-up records; only rules that need the ledger ask for it."""
+        if self.sequences is None:
+            raise RuntimeError("a rule without needs=('ledger',) asked for the ledger")
+        return self.sequences
+
+    def comparable(self, field: str) -> Mask:
+        """(s,): the span, on the side of a field, names one record that is known."""
+        known = self.table.known & ~self.table.ambiguous
+        sequence = self.spans(field).sequence
+        if not len(known):
+            return np.zeros(len(sequence), np.bool_)
+        return known[sequence] & (sequence >= 0)
+
+    def claim_in_range(self, field: str) -> Mask:
+        """(s,): a comparable span lies within what its record holds."""
+        return self._in_range_input if side_of(field) == "input" else self._in_range_target
+
+    @cached_property
+    def _in_range_input(self) -> Mask:
+        return self._in_range(INPUT_SPANS)
+
+    @cached_property
+    def _in_range_target(self) -> Mask:
+        return self._in_range(TARGET_SPANS)
+
+    def _in_range(self, field: str) -> Mask:
+        spans, comparable = self.spans(field), self.comparable(field)
+        available = np.zeros(len(comparable), np.int64)
+        sequence = spans.sequence[comparable]
+        available[comparable] = np.where(
+            spans.kind[comparable] == SAMPLED,
+            self.table.token_length[sequence],
+            self.table.prompt_length[sequence],
+        )
+        # Written as a subtraction: an offset near 2^63 must not wrap around.
+        return comparable & (spans.start <= available) & (spans.length <= available - spans.start)
+
+    def verifiable(self, field: str) -> Mask:
+        """(s,): the span's claim can be compared with one record: known, in range, without conflict."""
+        usable = self.claim_in_range(field)
+        if self.table.conflicting.any():
+            usable = usable & ~self.table.conflicting[self.spans(field).sequence]
+        return usable
+
+    def claimed_tokens(self, field: str) -> tuple[Array, Mask | None]:
+        """What the spans on the side of a field claim.
+
+        Returns:
+            (p,) token ids, 0 where nothing is claimed that could be compared; and (p,) whether something
+            is, None when that holds everywhere.
+        """
+        spans, usable = self.spans(field), self.verifiable(field)
+        sequence = spans.sequence
+        if not len(self.table):
+            return np.zeros(self.columns.positions, np.int32), np.zeros(self.columns.positions, np.bool_)
+        base = np.where(
+            spans.kind == SAMPLED, self.table.token_start[sequence], self.table.prompt_start[sequence]
+        )
+        starts = base + spans.start
+        if usable.all() and spans.present.all():
+            return gather(self.table.pool, starts, spans.length), None
+        claimed = np.zeros(self.columns.positions, np.int32)
+        chosen = np.flatnonzero(usable)
+        where = ranges(self.span_starts(field)[chosen], spans.length[chosen])
+        claimed[where] = gather(self.table.pool, starts[chosen], spans.length[chosen])
+        compared = np.zeros(self.columns.positions, np.bool_)
+        compared[where] = True
+        return claimed, compared
+
+    @cached_property
+    def target_claims(self) -> tuple[Mask, Mask | None]:
+        """(p,) the target is the token that its span claims; (p,) or None: whether that can be said."""
+        claimed, compared = self.claimed_tokens(TARGET_SPANS)
+        if self.scalar_positions is not None:
+            compared = self.scalar_positions if compared is None else compared & self.scalar_positions
+        return self.targets == claimed, compared
+
+    @cached_property
+    def logprob_differences(self) -> LogprobDifferences:
+        """Given against recorded logprobs under the verifiable sampled target spans."""
+        spans = self.columns.target_spans
+        usable = self.verifiable(TARGET_SPANS) & (spans.kind == SAMPLED) & (spans.length > 0)
+        if len(self.table):
+            complete = self.table.logprob_length == self.table.token_length
+            usable &= complete[spans.sequence]
+        span = np.flatnonzero(usable)
+        sequence = spans.sequence[span]
+        position = ranges(self.target_starts[span], spans.length[span])
+        return LogprobDifferences(
+            span=span,
+            position=position,
+            given=self.at_positions("logprobs")[position],
+            recorded=gather(
+                self.table.logprobs, self.table.logprob_start[sequence] + spans.start[span], spans.length[span]
+            ),
+            length=spans.length[span],
+        )
+
+    # Pairs of a datum and a sequence that it names
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Each datum with each sequence that its spans name."""
+        return pairs_of(self.columns)
+
+    def of_pairs(self, per_sequence: Mask) -> Mask:
+        """(q,): a property of the named sequences, given for each of ``columns.ids``."""
+        return per_sequence[self.pairs.sequence]
+
+    @cached_property
+    def trained_before(self) -> Mask:
+        """(q,): an earlier datum of the dataset has the sequence as a sampled target."""
+        before = np.zeros(len(self.pairs.row), np.bool_)
+        trained = np.flatnonzero(self.pairs.trained)
+        ids = [self.columns.ids[i] for i in self.pairs.sequence[trained].tolist()]
+        before[trained] = self._history.seen_before("trained", ids)
+        return before
+
+    @cached_property
+    def new_records(self) -> Mask:
+        """One per row of ``table``: known, and not looked up by an earlier batch of the dataset."""
+        new = self.table.known & ~self.table.ambiguous
+        rows = np.flatnonzero(new)
+        keys = zip(self.table.session_id[rows], self.table.sequence_id[rows], strict=True)
+        new[rows] = ~self._history.seen_before("record", list(keys))
+        return new
+

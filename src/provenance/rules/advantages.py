@@ -1,0 +1,151 @@
+"""ADV: where the reward signal lies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from provenance.columns import SAMPLED, Mask
+from provenance.rules._batch import TARGET_SPANS, Batch
+from provenance.rules._examples import case
+from provenance.rules._rule import Verdict, rule
+
+
+@rule(
+    "ADV001",
+    at="position",
+    over=("advantages",),
+    given=("VAL001", "SPN002"),
+    elsewhere="off",
+    message="advantage {value} on a token that was not sampled",
+    evidence="documented",
+    good=[case(), case({"loss_fn_inputs.advantages.data.0": -0.0}), case({"loss_fn_inputs.advantages.data.1": 1e-60})],
+    bad=[
+        case({"loss_fn_inputs.advantages.data.0": 1e-9}),
+        case({"loss_fn_inputs.advantages.data.3": 0.5}, turns="multi"),
+    ],
+)
+def unsourced_advantage(batch: Batch, field: str) -> Mask:
+    """A token carries reward signal but lies under no sampled target span.
+
+    Prompt, tool output and user turns were not chosen by the model; training on them as if they were teaches it to
+    write its own observations. A mask that covers the whole datum, or the turn after the one meant, is the usual
+    cause. Set the advantage to 0 there. Any nonzero value counts, 1e-9 too; what float32 rounds to 0 is 0.
+    Evidence: documented (StableReinforce page).
+    """
+    return ~batch.signal | batch.sampled
+
+
+@rule(
+    "ADV002",
+    at="position",
+    over=("advantages",),
+    given=("SEQ001", "ADV001"),
+    elsewhere="off",
+    needs=("ledger",),
+    message="advantage {value} on a sequence that was sampled without record_stability_info",
+    evidence="documented",
+    good=[case(), case({"sequences.0.record_stability_info": False, "loss_fn_inputs.advantages.data": [0.0] * 5})],
+    bad=[case({"sequences.0.record_stability_info": False})],
+)
+def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
+    """A token carries reward signal, but its sequence was not recorded for stable_reinforce.
+
+    The server needs what ``record_stability_info=True`` makes it keep at sampling time, and cannot reconstruct it. The
+    sequence id comes back either way, so nothing else shows it. Create the sampling client with the flag. Evidence:
+    documented (StableReinforce page).
+    """
+    spans = batch.columns.target_spans
+    known = batch.comparable(TARGET_SPANS) & (spans.kind == SAMPLED)
+    recorded = np.ones(len(known), np.bool_)
+    recorded[known] = batch.table.record_stability_info[spans.sequence[known]]
+    applies = batch.signal & (batch.sampled if known.all() else batch.over_spans(TARGET_SPANS, known))
+    return Verdict(None if recorded.all() else batch.over_spans(TARGET_SPANS, recorded), applies)
+
+
+@rule(
+    "ADV003",
+    at="dataset",
+    over=("advantages", "weights"),
+    severity="warning",
+    message="every value in the dataset is 0",
+    evidence="ours",
+    good=[case(), case({"datums.0.loss_fn_inputs.advantages.data": [0.0] * 5}, copies=2), case(loss="cross_entropy")],
+    bad=[
+        case({"loss_fn_inputs.advantages.data": [0.0] * 5}),
+        case({"loss_fn_inputs.weights.data": [0.0] * 5}, loss="cross_entropy"),
+    ],
+)
+def no_signal(batch: Batch, field: str) -> Mask:
+    """No advantage, or no weight, in the whole dataset is nonzero.
+
+    The step trains on nothing but the KL term. All groups had constant rewards, or the advantages were lost on the
+    way. Legal, hence a warning. Evidence: ours.
+    """
+    return np.array([bool(np.any(batch.tensor(field).values))])
+
+
+@rule(
+    "ADV004",
+    at="element",
+    over=("advantages",),
+    given=("VAL001",),
+    severity="warning",
+    message="advantage {value} is larger than {limit} in absolute value",
+    detail=lambda batch, field, element: {"limit": batch.parameters.advantage_limit},
+    evidence="ours",
+    good=[case({"loss_fn_inputs.advantages.data.2": -100.0})],
+    bad=[
+        case({"loss_fn_inputs.advantages.data.2": 7428.0}),
+        case({"loss_fn_inputs.advantages.data.2": -7428.0}),
+    ],
+)
+def large_advantage(batch: Batch, field: str) -> Mask:
+    """An advantage is larger than any plausible one.
+
+    Dividing by the standard deviation of a group whose rewards differ by rounding only gives values in the
+    thousands, and one such token outweighs the batch. ``advantage_limit`` is 100. Evidence: ours.
+    """
+    small: Mask = np.abs(batch.tensor(field).values) <= batch.parameters.advantage_limit
+    return small
+
+
+@rule(
+    "ADV005",
+    at="span",
+    over=("advantages",),
+    given=("VAL001",),
+    severity="warning",
+    message="no advantage on the {edge} token of a sampled run that has one elsewhere",
+    detail=lambda batch, field, span: {"edge": _bare_edges(batch, span)},
+    evidence="ours",
+    good=[case(), case({"loss_fn_inputs.advantages.data": [0.0] * 5}), case({"loss_fn_inputs.advantages.data.3": 0.0})],
+    bad=[
+        case({"loss_fn_inputs.advantages.data.2": 0.0}),
+        case({"loss_fn_inputs.advantages.data.4": 0.0}),
+        case({"loss_fn_inputs.advantages.data": [0.0, 0.0, 0.0, 1.0, 0.0]}),
+    ],
+)
+def edge_without_advantage(batch: Batch, field: str) -> Verdict:
+    """A sampled run has an advantage inside but none on its first or last token.
+
+    The mask is off by one, or the stop token was left out; the model then never learns to stop. Give every token of a
+    sampled run its advantage, or none of them. Evidence: ours.
+    """
+    spans, starts = batch.columns.target_spans, batch.target_starts
+    applies = (spans.kind == SAMPLED) & (spans.length > 0)
+    signal = batch.signal
+    chosen = np.flatnonzero(applies)
+    ends = starts[chosen] + spans.length[chosen]
+    both_edges = signal[starts[chosen]] & signal[ends - 1]
+    valid = np.ones(len(applies), np.bool_)
+    # Most runs have an advantage on both edges, and the others mostly none at all.
+    for span, end in zip(chosen[~both_edges].tolist(), ends[~both_edges].tolist(), strict=True):
+        valid[span] = not signal[starts[span] : end].any()
+    return Verdict(valid, applies)
+
+
+def _bare_edges(batch: Batch, span: int) -> str:
+    start = int(batch.target_starts[span])
+    end = start + int(batch.columns.target_spans.length[span])
+    edges = [name for name, at in (("first", start), ("last", end - 1)) if not batch.signal[at]]
+    return " or the ".join(edges)

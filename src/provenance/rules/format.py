@@ -1,0 +1,124 @@
+"""FMT: what makes a file unreadable as datums. The readers of ``provenance.formats`` find these."""
+
+from __future__ import annotations
+
+from provenance.rules._examples import DROP, case
+from provenance.rules._rule import declare_rule
+
+_LINE = (
+    b'{"model_input": {"chunks": [{"type": "encoded_text", "tokens": [1, 2]}]}, "loss_fn_inputs": {'
+    b'"target_tokens": {"data": [2, 3], "dtype": "int64"}, "weights": {"data": [0, 1], "dtype": "float32"}}}'
+)
+
+
+def _lines(*lines: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+declare_rule(
+    code="FMT001",
+    name="invalid-json",
+    doc="""A line is not one JSON object.
+
+A process that was killed leaves half a line behind; two writers on one file interleave theirs; a hand-made
+export ends its lines in commas. Each non-blank line must be one complete object. Write to a temporary file
+and rename it, and export with a JSON library.""",
+    judge=None,
+    at="file",
+    over=("",),
+    gate=True,
+    custom=True,
+    message="{problem}",
+    evidence="ours",
+    good=[case(lines=_lines(_LINE, b"", _LINE), loss="cross_entropy")],
+    bad=[
+        case(lines=_lines(_LINE + b","), loss="cross_entropy"),
+        case(lines=_lines(_LINE[:-9]), loss="cross_entropy"),
+        case(lines=_lines(b"[]"), loss="cross_entropy"),
+    ],
+)
+
+declare_rule(
+    code="FMT002",
+    name="not-utf8",
+    doc="""A line is not UTF-8 text.
+
+JSON is exchanged as UTF-8. Files written with another encoding (UTF-16 from a spreadsheet, Latin-1 from an
+old tool) or cut in the middle of a character cannot be decoded. A byte order mark is fine. Re-encode the file
+with ``iconv -t UTF-8``.""",
+    judge=None,
+    at="file",
+    over=("",),
+    gate=True,
+    custom=True,
+    message="{problem}",
+    evidence="ours",
+    good=[case(lines=b"\xef\xbb\xbf" + _lines(_LINE), loss="cross_entropy")],
+    bad=[
+        case(lines=_lines(_LINE.replace(b"encoded_text", b"encoded\xff_text")), loss="cross_entropy"),
+        case(lines=_lines(_LINE).decode().encode("utf-16"), loss="cross_entropy"),
+    ],
+)
+
+declare_rule(
+    code="FMT003",
+    name="duplicate-key",
+    doc="""An object names a key twice.
+
+Readers disagree on which value counts: most keep the last, some the first, a few refuse. So what one program
+checked is not what another trains on. It happens when text is merged instead of objects. Write each key once.""",
+    judge=None,
+    at="file",
+    over=("",),
+    gate=True,
+    custom=True,
+    message="{problem}",
+    evidence="ours",
+    good=[case(lines=_lines(_LINE), loss="cross_entropy")],
+    bad=[
+        case(lines=_lines(_LINE[:-1] + b', "loss_fn_inputs": {}}'), loss="cross_entropy"),
+        case(lines=_lines(_LINE.replace(b'"dtype": "int64"', b'"dtype": "int64", "dtype": "int64"')), loss="cross_entropy"),
+    ],
+)
+
+declare_rule(
+    code="FMT004",
+    name="wrong-type",
+    doc="""A field has the wrong type, is missing, or is not known.
+
+The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as a token id
+becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here, named by their path.
+In Arrow and Parquet a column of the wrong type is reported once for the file, and none of its rows is looked at.""",
+    judge=None,
+    at="file",
+    over=("",),
+    gate=True,
+    custom=True,
+    message="{problem}",
+    evidence="documented",
+    good=[case({"datum_id": "episode-7", "metadata": {"reward": 1}})],
+    bad=[
+        case({"model_input.chunks.0.tokens.1": 1.5}),
+        case({"loss_fn_inputs.logprobs.data.2": "-0.125"}),
+        case({"loss_fn_inputs.logprobs.dtype": DROP}),
+        case({"model_input": DROP}),
+        case({"loss_fn_input": {}}),
+    ],
+)
+
+declare_rule(
+    code="FMT005",
+    name="empty-dataset",
+    doc="""The dataset holds no datum.
+
+An empty file mostly means that an earlier step failed or that a path is wrong, and a check that passes on it
+would hide that. Where an empty dataset is expected, say so with ``--allow-empty`` (``allow_empty=True``).""",
+    judge=None,
+    at="dataset",
+    over=("",),
+    custom=True,
+    message="no datum in the dataset",
+    evidence="ours",
+    good=[case()],
+    bad=[case(lines=b"\n\n")],
+)
