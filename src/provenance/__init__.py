@@ -1,0 +1,116 @@
+"""The data contract of reinforcement-learning post-training: check datums against what was sampled.
+
+Names are loaded on first use, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from provenance._version import __version__
+
+if TYPE_CHECKING:
+    from provenance.batch import ValidatedBatch
+    from provenance.contract import Contract
+    from provenance.engine import Progress, check, iter_violations, validate
+    from provenance.errors import (
+        ContractError,
+        LedgerError,
+        MissingDependencyError,
+        ProvenanceError,
+        ReadError,
+        SchemaError,
+        ValidationError,
+    )
+    from provenance.formats import write_datums, write_sequences
+    from provenance.ledger import Ledger, MemoryLedger
+    from provenance.models import (
+        Datum,
+        DmelChunk,
+        EncodedTextChunk,
+        ImageAssetPointerChunk,
+        ImageChunk,
+        ModelInput,
+        PromptProvenanceSpan,
+        SampledProvenanceSpan,
+        SampledSequence,
+        TensorData,
+    )
+    from provenance.report import Location, Report, Severity, Violation
+
+_HOMES = {
+    "provenance.batch": ("ValidatedBatch",),
+    "provenance.contract": ("Contract",),
+    "provenance.engine": ("Progress", "check", "iter_violations", "validate"),
+    "provenance.errors": (
+        "ContractError",
+        "LedgerError",
+        "MissingDependencyError",
+        "ProvenanceError",
+        "ReadError",
+        "SchemaError",
+        "ValidationError",
+    ),
+    "provenance.formats": ("write_datums", "write_sequences"),
+    "provenance.ledger": ("Ledger", "MemoryLedger"),
+    "provenance.models": (
+        "Datum",
+        "DmelChunk",
+        "EncodedTextChunk",
+        "ImageAssetPointerChunk",
+        "ImageChunk",
+        "ModelInput",
+        "PromptProvenanceSpan",
+        "SampledProvenanceSpan",
+        "SampledSequence",
+        "TensorData",
+    ),
+    "provenance.report": ("Location", "Report", "Severity", "Violation"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Contract",
+    "ContractError",
+    "Datum",
+    "DmelChunk",
+    "EncodedTextChunk",
+    "ImageAssetPointerChunk",
+    "ImageChunk",
+    "Ledger",
+    "LedgerError",
+    "Location",
+    "MemoryLedger",
+    "MissingDependencyError",
+    "ModelInput",
+    "Progress",
+    "PromptProvenanceSpan",
+    "ProvenanceError",
+    "ReadError",
+    "Report",
+    "SampledProvenanceSpan",
+    "SampledSequence",
+    "SchemaError",
+    "Severity",
+    "TensorData",
+    "ValidatedBatch",
+    "ValidationError",
+    "Violation",
+    "__version__",
+    "check",
+    "iter_violations",
+    "validate",
+    "write_datums",
+    "write_sequences",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'provenance' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

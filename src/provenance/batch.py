@@ -1,0 +1,140 @@
+"""ValidatedBatch: datums that passed a contract, packed for a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, Self
+
+import numpy as np
+
+from provenance.columns import Array, Ints, Mask
+from provenance.contract import Contract
+
+_ENGINE: Final = object()
+
+
+def frozen(array: Array) -> Array:
+    """A copy that nobody can write to: its memory is an immutable bytes object."""
+    copy: Array = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+    return copy
+
+
+class ValidatedBatch:
+    """A batch that ``provenance.validate`` found to keep its contract.
+
+    ``n`` datums are packed one after the other into ``p`` positions. Arrays are copies that cannot be written
+    to. A batch is made by the engine alone, cannot be changed, and is not pickled: whoever receives one knows
+    that this process validated it.
+    """
+
+    __slots__ = (
+        "_contract",
+        "_cu_seqlens",
+        "_inputs",
+        "_now",
+        "_policy_versions",
+        "_sampled",
+        "_sequence_ids",
+        "_sequence_lengths",
+        "_sequence_starts",
+        "_session",
+        "_tokens",
+    )
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Refuse: only the engine makes batches."""
+        if kwargs.pop("_made_by", None) is not _ENGINE or args or kwargs:
+            raise TypeError("a ValidatedBatch comes from provenance.validate(datums, contract=..., ledger=...)")
+        return super().__new__(cls)
+
+    @classmethod
+    def _pack(cls, **values: Any) -> ValidatedBatch:
+        batch = cls.__new__(cls, _made_by=_ENGINE)
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                value = frozen(value)
+            elif isinstance(value, Mapping):
+                value = MappingProxyType({key: frozen(array) for key, array in value.items()})
+            object.__setattr__(batch, f"_{name}", value)
+        return batch
+
+    def __len__(self) -> int:
+        """Number of datums, n."""
+        return len(self._cu_seqlens) - 1
+
+    @property
+    def contract(self) -> Contract:
+        """The contract that was kept."""
+        return self._contract
+
+    @property
+    def session(self) -> str | None:
+        """The training session the datums were validated for."""
+        return self._session
+
+    @property
+    def now(self) -> int:
+        """The time they were validated at, microseconds since 1970 UTC."""
+        return self._now
+
+    @property
+    def tokens(self) -> Array:
+        """(p,) int32: input token ids, -1 where the position is no text."""
+        return self._tokens
+
+    @property
+    def cu_seqlens(self) -> Ints:
+        """(n + 1,) int64: where each datum's positions start."""
+        return self._cu_seqlens
+
+    @property
+    def inputs(self) -> Mapping[str, Array]:
+        """The loss inputs: (p,), int64 for target_tokens and float32 for the others; (p, K) for (N, K) inputs."""
+        return self._inputs
+
+    @property
+    def sampled(self) -> Mask:
+        """(p,) bool: the position lies under a target-side sampled span."""
+        return self._sampled
+
+    @property
+    def sequence_ids(self) -> tuple[str, ...]:
+        """Ids of the sampled target spans, in order of position; q of them."""
+        return self._sequence_ids
+
+    @property
+    def sequence_starts(self) -> Ints:
+        """(q,) int64: the position at which each sampled target span starts."""
+        return self._sequence_starts
+
+    @property
+    def sequence_lengths(self) -> Ints:
+        """(q,) int64: positions of each sampled target span."""
+        return self._sequence_lengths
+
+    @property
+    def policy_versions(self) -> tuple[str | None, ...]:
+        """The weights that sampled each sampled target span, None where the ledger does not say; q of them."""
+        return self._policy_versions
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a ValidatedBatch cannot be changed: {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a ValidatedBatch cannot be changed: {name}")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a ValidatedBatch is not pickled; send the datums and validate them where they are used")
+
+    def __repr__(self) -> str:
+        return (
+            f"<ValidatedBatch of {len(self)} datums, {len(self._tokens)} positions, "
+            f"{self._contract.loss.name}, session {self._session!r}>"
+        )

@@ -1,0 +1,269 @@
+"""Contracts: which rules apply, how much each weighs, and with which parameters."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
+
+from provenance.errors import ContractError
+from provenance.loss_spec import LOSSES, LossSpec
+from provenance.report import Severity
+from provenance.rules import RULESET, Parameters, Rule, registry
+
+_KEYS: Final = ("extends", "ruleset", "severity", "parameters", "inputs")
+_TYPES: Final = {
+    name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """The rules of one loss, with a user's own severities and parameters.
+
+    A contract is immutable; the ``with_`` methods return a changed copy. Start from ``Contract.for_loss``.
+    """
+
+    loss: LossSpec
+    overrides: Mapping[str, Severity]
+    """Severities that differ from the loss's defaults, by code."""
+    parameters: Parameters
+    ruleset: int = RULESET
+    """Version of the rule set the contract was written for: rules that came later are warnings."""
+
+    @classmethod
+    def for_loss(cls, name: str, *, inputs: Mapping[str, Any] | None = None) -> Contract:
+        """The default contract of a loss.
+
+        Args:
+            name: one of Tinker's losses.
+            inputs: for ``custom``, the declared inputs: name -> rank, or {"rank": 0|1|2, "dtype": ...}.
+
+        Raises:
+            ContractError: there is no such loss, or the declaration is wrong.
+        """
+        if name not in LOSSES:
+            raise ContractError(f"no loss is called {name!r}{_nearest(name, LOSSES)}")
+        spec = LOSSES[name]
+        if inputs is not None:
+            spec = _declared(spec, inputs)
+        return cls(loss=spec, overrides={}, parameters=Parameters())
+
+    @classmethod
+    def of(cls, contract: Contract | str) -> Contract:
+        """A contract as it is, or the one of the loss of that name."""
+        return contract if isinstance(contract, Contract) else cls.for_loss(contract)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Contract:
+        """Read a contract from a TOML file, or from ``[tool.provenance]`` of a pyproject.toml.
+
+        Keys: ``extends`` (a loss, or another contract file beside this one), ``ruleset``, and the tables
+        ``severity``, ``parameters`` and, for custom losses, ``inputs``.
+
+        Raises:
+            ContractError: the file cannot be read, or something in it is unknown.
+        """
+        return _load(Path(path), ())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the contract as TOML, complete enough that ``load`` gives an equal one."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_text(self.to_toml(), encoding="utf-8")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def to_toml(self) -> str:
+        """The contract as TOML text."""
+        lines = [f'extends = "{self.loss.name}"', f"ruleset = {self.ruleset}"]
+        if self.loss.name == "custom" and self.loss.declared:
+            for name in self.loss.required:
+                dtype = "int64" if name in self.loss.int64 else "float32"
+                lines += ["", f"[inputs.{name}]", f'dtype = "{dtype}"', f"rank = {self.loss.ranks_of(name)[0]}"]
+        if self.overrides:
+            lines += ["", "[severity]", *(f'{code} = "{s.value}"' for code, s in sorted(self.overrides.items()))]
+        if changed := self.parameters.changed():
+            lines += ["", "[parameters]", *(f"{name} = {value!r}" for name, value in changed.items())]
+        return "\n".join(lines) + "\n"
+
+    def with_severity(self, severities: Mapping[str, str | Severity]) -> Contract:
+        """A copy in which rules weigh differently; a key may be a code or a family such as ``"SES"``.
+
+        Raises:
+            ContractError: an unknown code or severity.
+        """
+        overrides = dict(self.overrides)
+        for key, value in severities.items():
+            if value not in list(Severity):
+                raise ContractError(f"severity of {key} is {value!r}, expected error, warning or off")
+            for code in expand_codes([key]):
+                overrides[code] = Severity(value)
+        defaults = {code: self._default(rule) for code, rule in registry().items()}
+        return replace(self, overrides={c: s for c, s in overrides.items() if s != defaults[c]})
+
+    def with_parameters(self, **parameters: Any) -> Contract:
+        """A copy with other parameters.
+
+        Raises:
+            ContractError: an unknown parameter, or a value that it cannot have.
+        """
+        for name, value in parameters.items():
+            _check_parameter(name, value)
+        return replace(self, parameters=replace(self.parameters, **parameters))
+
+    def select(self, codes: Iterable[str]) -> Contract:
+        """A copy with no other rules than these codes or families."""
+        kept = expand_codes(codes)
+        return self.with_severity({code: "off" for code in registry() if code not in kept})
+
+    def ignore(self, codes: Iterable[str]) -> Contract:
+        """A copy without these codes or families."""
+        return self.with_severity({code: "off" for code in expand_codes(codes)})
+
+    @cached_property
+    def severities(self) -> Mapping[str, Severity]:
+        """Severity of every rule that is not off, by code."""
+        found = {code: self.severity_of(rule) for code, rule in registry().items()}
+        return {code: severity for code, severity in found.items() if severity != Severity.OFF}
+
+    def severity_of(self, rule: Rule) -> Severity:
+        """How much a rule weighs in this contract."""
+        return self.overrides.get(rule.code, self._default(rule))
+
+    def _default(self, rule: Rule) -> Severity:
+        severity = rule.severity_for(self.loss)
+        return Severity.WARNING if severity == Severity.ERROR and rule.since > self.ruleset else severity
+
+    def weakened(self) -> tuple[str, ...]:
+        """What admits more than the loss's default contract: softened error rules, loosened parameters."""
+        softened = [
+            code
+            for code, rule in registry().items()
+            if rule.severity_for(self.loss) == Severity.ERROR and self.severity_of(rule) != Severity.ERROR
+        ]
+        return (*softened, *self.parameters.loosened())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form that reports carry."""
+        return {
+            "loss": self.loss.name,
+            "ruleset": self.ruleset,
+            "severity": {code: s.value for code, s in sorted(self.overrides.items())},
+            "parameters": self.parameters.changed(),
+        }
+
+
+def expand_codes(names: Iterable[str]) -> list[str]:
+    """Codes from codes and families, in the order given.
+
+    Raises:
+        ContractError: a name is neither.
+    """
+    codes: list[str] = []
+    for name in names:
+        found = [code for code in sorted(registry()) if name and code.startswith(name.upper())]
+        if not found or len(name) not in (3, 6):
+            known = [*registry(), *{rule.family for rule in registry().values()}]
+            raise ContractError(
+                f"no rule is called {name!r}{_nearest(name.upper(), known)}; 'provenance rules' lists them"
+            )
+        codes += found
+    return codes
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f", did you mean {matches[0]!r}?" if matches else f"; known are {', '.join(known)}"
+
+
+def _check_parameter(name: str, value: Any) -> None:
+    if name not in _TYPES:
+        raise ContractError(f"no parameter is called {name!r}{_nearest(name, _TYPES)}")
+    allowed = _TYPES[name]
+    optional, number = type(None) in allowed, "an integer" if int in allowed else "a number"
+    if value is None and optional:
+        return
+    fits = isinstance(value, int) or (float in allowed and isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not fits or value < 0:
+        raise ContractError(f"parameter {name} is {value!r}, expected {number} of 0 or more")
+
+
+def _declared(spec: LossSpec, inputs: Mapping[str, Any]) -> LossSpec:
+    if spec.name != "custom":
+        raise ContractError(f"inputs can be declared for the custom loss only, {spec.name} has its own")
+    ranks: dict[str, tuple[int, ...]] = {}
+    int64 = set()
+    for name, declaration in inputs.items():
+        table = declaration if isinstance(declaration, Mapping) else {"rank": declaration}
+        rank, dtype = table.get("rank", 1), table.get("dtype", "int64" if name in spec.int64 else "float32")
+        if isinstance(rank, bool) or rank not in (0, 1, 2) or set(table) - {"rank", "dtype"}:
+            raise ContractError(f"input {name}: expected rank 0, 1 or 2 and a dtype, got {declaration!r}")
+        if dtype not in ("int64", "float32"):
+            raise ContractError(f"input {name}: dtype is {dtype!r}, expected int64 or float32")
+        ranks[name] = (rank,)
+        if dtype == "int64":
+            int64.add(name)
+    return replace(spec, required=tuple(inputs), ranks=ranks, int64=frozenset(int64), declared=True)
+
+
+def _load(path: Path, above: tuple[Path, ...]) -> Contract:
+    try:
+        text = path.read_bytes().decode("utf-8")
+        table = tomllib.loads(text)
+    except OSError as error:
+        raise ContractError(f"{path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ContractError(f"{path}: not TOML: {error}") from error
+    if path.name == "pyproject.toml":
+        table = table.get("tool", {}).get("provenance")
+        if table is None:
+            raise ContractError(f"{path}: no [tool.provenance] table")
+    try:
+        return _from_table(table, path, above)
+    except ContractError as error:
+        if str(error).startswith(str(path)) or above:
+            raise
+        raise ContractError(f"{path}: {error}") from error
+
+
+def _from_table(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) -> Contract:
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise ContractError(f"unknown key {key!r}{_nearest(key, _KEYS)}")
+        if key in ("severity", "parameters", "inputs") and not isinstance(value, dict):
+            raise ContractError(f"{key} is {value!r}, expected a table")
+    base = table.get("extends", "stable_reinforce")
+    if not isinstance(base, str):
+        raise ContractError(f"extends is {base!r}, expected the name of a loss or a contract file")
+    if base in LOSSES:
+        contract = Contract.for_loss(base, inputs=table.get("inputs"))
+    else:
+        parent = path.parent / base
+        if not base.endswith(".toml") and not parent.exists():
+            raise ContractError(f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}")
+        if parent.resolve() in {p.resolve() for p in (*above, path)}:
+            raise ContractError(f"{path} extends itself through {base}")
+        contract = _load(parent, (*above, path))
+        if "inputs" in table:
+            contract = replace(contract, loss=_declared(contract.loss, table["inputs"]))
+    pinned = table.get("ruleset", contract.ruleset)
+    if isinstance(pinned, bool) or not isinstance(pinned, int) or not 1 <= pinned <= RULESET:
+        raise ContractError(
+            f"ruleset is {pinned!r}, this version of the package has rule sets 1 to {RULESET}; "
+            "upgrade datum-provenance or lower it"
+        )
+    return (
+        replace(contract, ruleset=pinned)
+        .with_severity(table.get("severity", {}))
+        .with_parameters(**table.get("parameters", {}))
+    )
+

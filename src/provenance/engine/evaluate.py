@@ -1,0 +1,198 @@
+"""Run rules over one batch: which elements fail, and how many were judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from provenance.columns import Ints, Mask
+from provenance.report import Count
+from provenance.rules import Batch, Level, Rule, Verdict
+from provenance.rules._batch import side_of
+from provenance.rules._rule import EVERY_INPUT, REQUIRED_INPUTS
+
+#: Levels whose elements do not belong to a datum.
+GLOBAL_LEVELS = ("record", "dataset", "config", "file")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """One rule's result over one field of a batch."""
+
+    rule: Rule
+    field: str
+    batch: Batch
+    failing: Ints
+    """Numbers of the failing elements, ascending."""
+    judged: int
+
+    def rows(self) -> Ints:
+        """The datum of each failing element, as its number in the batch."""
+        return rows_of(self.batch, self.rule.at, self.field, self.failing)
+
+    def datums(self) -> Ints:
+        """The distinct datums of the failing elements, as their numbers in the file."""
+        return self.batch.columns.row[np.unique(self.rows())]
+
+    def first_of_runs(self) -> Ints:
+        """Indices into ``failing`` at which a new violation starts: a contiguous run of one datum, or one element."""
+        if self.rule.at not in ("position", "element") or len(self.failing) < 2:
+            return np.arange(len(self.failing))
+        rows = self.rows()
+        breaks = (np.diff(self.failing) != 1) | (np.diff(rows) != 0)
+        return np.concatenate([[0], np.flatnonzero(breaks) + 1])
+
+    def count(self) -> Count:
+        """Violations and elements; the datums are left to whoever joins the fields of a rule."""
+        return Count(0, len(self.first_of_runs()), len(self.failing))
+
+
+def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
+    """Judge a batch by rules, each after those it is given."""
+    found: dict[str, list[Finding]] = {}
+    for rule in rules:
+        found[rule.code] = [
+            _judge(batch, rule, field, _excluded(batch, rule, field, found)) for field in fields_of(batch, rule)
+        ]
+    return [finding for findings in found.values() for finding in findings]
+
+
+def fields_of(batch: Batch, rule: Rule) -> tuple[str, ...]:
+    """The fields of a batch that a rule ranges over."""
+    if rule.at == "config":
+        return tuple(batch.config) if rule.over == EVERY_INPUT else tuple(f for f in rule.over if f in batch.config)
+    if rule.over == EVERY_INPUT:
+        return tuple(batch.columns.inputs)
+    if rule.over == REQUIRED_INPUTS:
+        return batch.loss.required
+    if rule.at in ("sequence", "record"):
+        return rule.over
+    return tuple(f for f in rule.over if f in _STRUCTURE or f in batch.columns.inputs)
+
+
+_STRUCTURE = ("model_input", "model_input_spans", "loss_fn_input_spans")
+
+
+def _judge(batch: Batch, rule: Rule, field: str, excluded: Mask | None) -> Finding:
+    if rule.judge is None:
+        raise TypeError(f"rule {rule.code} has no body")
+    result = rule.judge(batch, field)
+    valid, applies = result if isinstance(result, Verdict) else (result, None)
+    if excluded is not None:
+        applies = ~excluded if applies is None else applies & ~excluded
+    if valid is None:
+        failing = np.zeros(0, np.int64)
+    else:
+        failing = np.flatnonzero(~valid if applies is None else applies & ~valid)
+    judged = size(batch, rule.at, field) if applies is None else int(np.count_nonzero(applies))
+    return Finding(rule, field, batch, failing, judged)
+
+
+def size(batch: Batch, level: Level, field: str) -> int:
+    """Number of elements of a level."""
+    if level == "sequence":
+        return len(batch.pairs.row)
+    if level == "record":
+        return len(batch.table)
+    if level in ("dataset", "config", "file"):
+        return 1
+    if level == "datum":
+        return len(batch.columns)
+    return int(offsets(batch, level, field)[-1])
+
+
+def offsets(batch: Batch, level: Level, field: str) -> Ints:
+    """Where each datum's elements start, for the levels between a datum and its positions."""
+    if level == "chunk":
+        return batch.columns.chunks.offsets
+    if level == "span":
+        return batch.spans(field).offsets
+    if level == "element" and field in batch.columns.inputs:
+        return batch.tensor(field).offsets
+    return batch.columns.offsets
+
+
+def rows_of(batch: Batch, level: Level, field: str, elements: Ints) -> Ints:
+    """The datum each element belongs to."""
+    if level == "datum":
+        return elements
+    if level == "sequence":
+        return batch.pairs.row[elements]
+    if level in GLOBAL_LEVELS:
+        return np.zeros(0, np.int64)
+    rows: Ints = np.searchsorted(offsets(batch, level, field), elements, "right") - 1
+    return rows
+
+
+def _excluded(batch: Batch, rule: Rule, field: str, found: Mapping[str, list[Finding]]) -> Mask | None:
+    """Elements that are not judged because a rule that this one is given fails there; None for none."""
+    excluded: Mask | None = None
+    for code in rule.given:
+        for finding in _relevant(found.get(code, []), field):
+            if len(finding.failing):
+                more = _project(batch, finding, rule.at, field)
+                excluded = more if excluded is None else excluded | more
+    return excluded
+
+
+def _relevant(findings: list[Finding], field: str) -> list[Finding]:
+    """The findings that bear on a field: its own; else those of its side of the datum; else all."""
+    own = [f for f in findings if f.field == field]
+    if own or not findings:
+        return own
+    if findings[0].rule.at in ("sequence", "record", "datum"):
+        return findings
+    return [f for f in findings if side_of(f.field) == side_of(field)] or findings
+
+
+def _project(batch: Batch, finding: Finding, level: Level, field: str) -> Mask:
+    """The elements of a level that a failing element of another level touches."""
+    failing, at = finding.failing, finding.rule.at
+    touched = np.zeros(size(batch, level, field), np.bool_)
+    same_side = side_of(finding.field) == side_of(field)
+    if at == level and (finding.field == field or level in ("datum", "sequence") or (level == "position" and same_side)):
+        touched[failing] = True
+    elif at in ("sequence", "record") and level in ("span", "position"):
+        of_span = batch.pairs.of_input_span if side_of(field) == "input" else batch.pairs.of_target_span
+        if at == "record":
+            of_span = batch.spans(field).sequence
+        spans = np.isin(of_span, failing)
+        return spans if level == "span" else batch.over_spans(field, spans)
+    elif at == "span" and level == "position" and same_side:
+        spans = np.zeros(len(batch.spans(field).kind), np.bool_)
+        spans[failing] = True
+        return batch.over_spans(field, spans)
+    elif at in ("position", "element") and level in ("position", "span") and same_side:
+        positions = _positions(batch, finding)
+        if level == "position":
+            touched[positions] = True
+        else:
+            starts = batch.span_starts(field)
+            ends = starts + batch.spans(field).length
+            touched = np.searchsorted(positions, starts) < np.searchsorted(positions, ends)
+    elif level not in GLOBAL_LEVELS:
+        rows = np.zeros(len(batch.columns), np.bool_)
+        rows[finding.rows()] = True
+        touched = rows[rows_of(batch, level, field, np.arange(len(touched)))]
+    return touched
+
+
+def _positions(batch: Batch, finding: Finding) -> Ints:
+    """The positions of failing elements, ascending."""
+    if finding.rule.at == "element" and finding.field in batch.columns.inputs:
+        of_element = batch.position_of_elements(finding.field)
+        if of_element is not None:
+            return np.unique(of_element[finding.failing])
+    return finding.failing
+
+
+def failed_datums(batch: Batch, findings: Iterable[Finding]) -> Mask:
+    """(n,): the datum fails one of the findings."""
+    failed = np.zeros(len(batch.columns), np.bool_)
+    for finding in findings:
+        if len(finding.failing) and finding.rule.at not in GLOBAL_LEVELS:
+            failed[finding.rows()] = True
+    return failed
+

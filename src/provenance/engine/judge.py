@@ -1,0 +1,71 @@
+"""Judge one batch: shape before content, so that a rule never sees data it cannot make sense of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from provenance.columns import Columns
+from provenance.contract import Contract
+from provenance.engine.evaluate import Finding, evaluate, failed_datums
+from provenance.ledger import Ledger
+from provenance.rules import Batch, History, Rule
+from provenance.rules.inputs import measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a dataset is judged by: the same for all of its batches."""
+
+    contract: Contract
+    gates: tuple[Rule, ...]
+    """All gates, also those that the contract silences: what fails one cannot be looked at further."""
+    rules: tuple[Rule, ...]
+    """The other rules that can be judged."""
+    ledger: Ledger | None
+    session: str | None
+    now: int
+    history: History
+
+    def batch(self, columns: Columns) -> Batch:
+        """Columns under these circumstances, not looked up yet."""
+        return Batch(
+            columns,
+            self.contract.loss,
+            self.contract.parameters,
+            session=self.session,
+            now=self.now,
+            history=self.history,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """What was found in a batch of datums."""
+
+    columns: Columns
+    findings: list[Finding]
+    """Of gates over all readable datums, and of the other rules over those that passed the gates."""
+    passed: Batch
+    """The datums that passed the gates."""
+    unmeasured: int
+    """Datums with an image of unknown length, which no rule about positions can look at."""
+
+
+def judge(columns: Columns, circumstances: Circumstances) -> Judged:
+    """Run the gates over what could be read, and the other rules over what passed them."""
+    if columns.readable.all():
+        shaped = circumstances.batch(columns)
+    else:
+        shaped = circumstances.batch(columns.take(np.flatnonzero(columns.readable)))
+    findings = evaluate(shaped, circumstances.gates)
+    failed = failed_datums(shaped, findings)
+    known = measured(shaped)
+    kept = np.flatnonzero(~failed & known)
+    passed = shaped if len(kept) == len(failed) else circumstances.batch(shaped.columns.take(kept))
+    if circumstances.ledger is not None:
+        passed.sequences = circumstances.ledger.lookup(passed.columns.ids, circumstances.session)
+    if len(kept):
+        findings += evaluate(passed, circumstances.rules)
+    return Judged(columns, findings, passed, int(np.count_nonzero(~failed & ~known)))

@@ -1,0 +1,163 @@
+"""Turn failing elements into violations: where each one is, and what to say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from provenance.columns import SAMPLED
+from provenance.engine.evaluate import Finding, offsets
+from provenance.report import Location, Severity, Violation
+from provenance.rules import Batch
+from provenance.rules._batch import INPUT_SPANS, TARGET_SPANS, side_of
+
+
+def violations(finding: Finding, severity: Severity, limit: int | None = None) -> Iterator[Violation]:
+    """The violations of a finding in order, at most ``limit``."""
+    starts = finding.first_of_runs()
+    ends = np.append(starts[1:], len(finding.failing))[: len(starts)]
+    rows = finding.rows()
+    for start, end in zip(starts[:limit].tolist(), ends[:limit].tolist(), strict=True):
+        row = int(rows[start]) if len(rows) else -1
+        yield _violation(finding, int(finding.failing[start]), end - start, row, severity)
+
+
+def _violation(finding: Finding, element: int, length: int, row: int, severity: Severity) -> Violation:
+    rule, batch, field = finding.rule, finding.batch, finding.field
+    location, span = _locate(finding, element, length, row)
+    values: dict[str, Any] = {
+        "field": field,
+        "value": _value(finding, element),
+        "id": repr(location.sequence_id),
+    }
+    if rule.detail is not None:
+        values |= rule.detail(batch, field, element)
+    message = rule.message.format(**values)
+    if span is not None and rule.at == "span" and field in (INPUT_SPANS, TARGET_SPANS):
+        if location.sequence_id is not None:
+            message += f" (sequence {location.sequence_id!r})"
+    elif span is not None:
+        message += f" ({_span_words(batch, field, span)})"
+    return Violation(
+        code=rule.code, name=rule.name, severity=severity, location=location, message=message
+    )
+
+
+def _locate(finding: Finding, element: int, length: int, row: int) -> tuple[Location, int | None]:
+    """The place of a violation, and the span (on the field's side) that it lies under."""
+    batch, field, at = finding.batch, finding.field, finding.rule.at
+    if at == "record":
+        return _record(batch, field, element), None
+    if row < 0:
+        return Location(field=field or None), None
+    columns = batch.columns
+    place: dict[str, Any] = {
+        "file": columns.file,
+        "row": int(columns.row[row]),
+        "line": None if columns.line is None else int(columns.line[row]),
+        "field": field,
+    }
+    if at == "datum":
+        return Location(**place), None
+    if at == "sequence":
+        return _mention(batch, element, row, place), None
+    first = int(offsets(batch, at, field)[row])
+    if at == "chunk":
+        return Location(**place, index=element - first, length=1), None
+    if at == "span":
+        sequence = _id(batch, field, element)
+        if field in (INPUT_SPANS, TARGET_SPANS):
+            return Location(**place, index=element - first, length=1, sequence_id=sequence), element
+        start = int(batch.span_starts(field)[element] - columns.offsets[row])
+        return (
+            Location(
+                **place, index=start, length=int(batch.spans(field).length[element]), sequence_id=sequence
+            ),
+            element,
+        )
+    position, index = _position(batch, at, field, element, row)
+    span = _span_at(batch, field, position, row)
+    sequence = None if span is None else _id(batch, field, span)
+    return Location(**place, index=index, length=length, sequence_id=sequence), span
+
+
+def _position(batch: Batch, at: str, field: str, element: int, row: int) -> tuple[int, int | tuple[int, int]]:
+    """The position of an element in the batch, and its index in the datum's field."""
+    first = int(batch.columns.offsets[row])
+    if at == "position" or field not in batch.columns.inputs:
+        return element, element - first
+    tensor = batch.tensor(field)
+    within = element - int(tensor.offsets[row])
+    if tensor.coordinates is not None:
+        within = int(tensor.coordinates[element])
+    width = max(int(tensor.width[row]), 1)
+    index = (within // width, within % width) if int(tensor.rank[row]) > 1 else within
+    return first + within // width, index
+
+
+def _span_at(batch: Batch, field: str, position: int, row: int) -> int | None:
+    """The span, on a field's side, that covers a position; None without one."""
+    spans, starts = batch.spans(field), batch.span_starts(field)
+    for span in range(int(spans.offsets[row]), int(spans.offsets[row + 1])):
+        if starts[span] <= position < starts[span] + spans.length[span]:
+            return span
+    return None
+
+
+def _id(batch: Batch, field: str, span: int) -> str | None:
+    sequence = int(batch.spans(field).sequence[span])
+    return batch.columns.ids[sequence] if sequence >= 0 else None
+
+
+def _span_words(batch: Batch, field: str, span: int) -> str:
+    spans = batch.spans(field)
+    row = int(np.searchsorted(spans.offsets, span, "right")) - 1
+    kind = "sampled" if spans.kind[span] == SAMPLED else "prompt"
+    return f"{kind} span {span - int(spans.offsets[row])} of sequence {_id(batch, field, span)!r}"
+
+
+def _mention(batch: Batch, pair: int, row: int, place: Mapping[str, Any]) -> Location:
+    """A datum's first mention of a sequence, among the targets where it is named there."""
+    sequence = int(batch.pairs.sequence[pair])
+    for field in (TARGET_SPANS, INPUT_SPANS):
+        spans = batch.spans(field)
+        start, stop = spans.offsets[row : row + 2].tolist()
+        named = np.flatnonzero(spans.sequence[start:stop] == sequence)
+        # A rule about sampled spans shows one of these where there is one.
+        sampled = named[spans.kind[start:stop][named] == SAMPLED]
+        if len(named):
+            index = int(sampled[0] if len(sampled) else named[0])
+            return Location(
+                **{**place, "field": field}, index=index, length=1, sequence_id=batch.columns.ids[sequence]
+            )
+    return Location(**place, sequence_id=batch.columns.ids[sequence])
+
+
+def _record(batch: Batch, field: str, record: int) -> Location:
+    table = batch.table
+    line = int(table.line[record])
+    row = int(table.row[record])
+    return Location(
+        file=table.file[record],
+        row=row if row >= 0 else None,
+        line=line or None,
+        field=field,
+        sequence_id=table.sequence_id[record],
+    )
+
+
+def _value(finding: Finding, element: int) -> str | None:
+    """The failing element's value, as a person writes it; None for levels that have none."""
+    batch, field, at = finding.batch, finding.field, finding.rule.at
+    if at == "config":
+        return repr(batch.config[field])
+    if at == "element" and field in batch.columns.inputs:
+        return str(batch.tensor(field).values[element])
+    if at in ("element", "position"):
+        if side_of(field) == "input":
+            return str(batch.columns.tokens[element])
+        if field in batch.columns.inputs:
+            return str(batch.at_positions(field)[element])
+    return None

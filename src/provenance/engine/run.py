@@ -1,0 +1,301 @@
+"""One run of a contract over a dataset: batch after batch, with exact counts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+
+from provenance._version import __version__
+from provenance.columns import Fault
+from provenance.contract import Contract
+from provenance.engine.evaluate import Finding, evaluate
+from provenance.engine.judge import Circumstances, Judged, judge
+from provenance.engine.locate import violations
+from provenance.engine.sources import batches, ledger_of, size_of
+from provenance.errors import ContractError
+from provenance.formats import objects
+from provenance.report import Count, Location, NotChecked, Report, Severity, Violation
+from provenance.rules import CIRCUMSTANCES, History, registry
+from provenance.sequences import microseconds, rfc3339
+
+DEFAULT_MAX_LINE: Final = 64 << 20
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come."""
+
+    file: str
+    bytes_read: int
+    bytes_total: int | None
+    """Size of all files of the run; None where one of them has no size (stdin)."""
+    datums: int
+    violations: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What one step of a run found: a batch of datums, a ledger's file, the configuration, or the whole."""
+
+    findings: list[Finding]
+    faults: list[tuple[str | None, int, Fault]]
+    """Faults with their file and the number of its record that the fault's rows count from."""
+    judged: Judged | None = None
+
+    def codes(self) -> list[str]:
+        """Codes of the rules that found something."""
+        found = {finding.rule.code for finding in self.findings if len(finding.failing)}
+        return sorted(found | {fault.code for _, _, fault in self.faults})
+
+    def violations(self, code: str, severity: Severity, limit: int | None) -> list[Violation]:
+        """Violations of one rule in the order of their datums, at most ``limit``."""
+        located = [_of_fault(severity, *fault) for fault in self.faults if fault[2].code == code]
+        for finding in self.findings:
+            if finding.rule.code == code:
+                located += violations(finding, severity, limit)
+        return sorted(located, key=_row)[:limit]
+
+
+def _row(violation: Violation) -> int:
+    return -1 if violation.location.row is None else violation.location.row
+
+
+class Run:
+    """State of one run: ``steps`` judges, ``report`` sums up what the steps found."""
+
+    def __init__(
+        self,
+        contract: Contract | str,
+        *,
+        ledger: Any = None,
+        session: str | None = None,
+        now: datetime | str | None = None,
+        loss_config: Mapping[str, Any] | None = None,
+        allow_empty: bool = False,
+        max_line: int = DEFAULT_MAX_LINE,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.contract = Contract.of(contract)
+        self.session = session
+        self.now = moment_of(now)
+        self.datums = self.positions = self.bad_datums = 0
+        self.unjudged = 0
+        """Readable datums that no rule about content looked at though no error was reported for them."""
+        self._ledger = ledger
+        self._config = dict(loss_config or {})
+        self._allow_empty = allow_empty
+        self._max_line = max_line
+        self._on_progress = on_progress
+        self._counts: dict[str, Count] = {}
+        self._checked: Counter[str] = Counter()
+        self._silenced: Counter[str] = Counter()
+        self._unmeasured = 0
+        self._satisfied: dict[tuple[str, str], bool] = {}
+        self._file, self._bytes_read = "", 0
+        self._bytes_total: int | None = None
+
+    def steps(self, data: Any) -> Iterator[Step]:
+        """Judge the ledger's files, the configuration, every batch of ``data``, and the dataset as a whole."""
+        self._bytes_total = None if self._on_progress is None else size_of(data, self._ledger)
+        on_bytes = None if self._on_progress is None else self._count_bytes
+        ledger, faults = ledger_of(self._ledger, max_line=self._max_line, on_bytes=on_bytes)
+        yield self._count(Step([], faults))
+        circumstances = self._circumstances(ledger)
+        yield self._count(Step(self._judge_config(circumstances), []))
+        for columns in batches(data, max_line=self._max_line, on_bytes=on_bytes):
+            judged = judge(columns, circumstances)
+            base = int(columns.row[0]) if len(columns) else 0
+            yield self._count(
+                Step(self._local(judged), [(columns.file, base, fault) for fault in columns.faults], judged)
+            )
+            if self._on_progress is not None:
+                self._on_progress(self._progress())
+        yield self._count(Step([], self._judge_dataset()))
+
+    def severity(self, code: str) -> Severity:
+        """How much a rule weighs; OFF for a silenced gate."""
+        return self.contract.severities.get(code, Severity.OFF)
+
+    def report(self, kept: list[Violation]) -> Report:
+        """The report of a finished run, with the given violations as examples."""
+        return Report(
+            datums=self.datums,
+            positions=self.positions,
+            bad_datums=self.bad_datums,
+            counts=self._counts,
+            checked=dict(self._checked),
+            violations=tuple(kept),
+            not_checked=(*self._needs_unmet(), *self._not_looked_at()),
+            severities=self.contract.severities,
+            contract=self.contract.to_dict(),
+            session=self.session,
+            now=rfc3339(self.now),
+            version=__version__,
+            ruleset=self.contract.ruleset,
+        )
+
+    def _circumstances(self, ledger: Any) -> Circumstances:
+        self._has = {"ledger": ledger is not None, "session": self.session is not None}
+        judged = [rule for rule in registry().values() if rule.judge is not None and rule.at != "config"]
+        return Circumstances(
+            contract=self.contract,
+            gates=tuple(rule for rule in judged if rule.gate),
+            rules=tuple(
+                rule
+                for rule in judged
+                if not rule.gate and rule.code in self.contract.severities and not self._lacks(rule.needs)
+            ),
+            ledger=ledger,
+            session=self.session,
+            now=self.now,
+            history=History(),
+        )
+
+    def _lacks(self, needs: Any) -> list[str]:
+        parameters = self.contract.parameters
+        return [n for n in needs if not self._has.get(n, getattr(parameters, n, None) is not None)]
+
+    def _judge_config(self, circumstances: Circumstances) -> list[Finding]:
+        batch = circumstances.batch(objects.columns_of([]))
+        batch.config = self._config
+        rules = [r for r in registry().values() if r.at == "config" and r.code in self.contract.severities]
+        return evaluate(batch, rules)
+
+    def _local(self, judged: Judged) -> list[Finding]:
+        """The findings of a batch without those about the dataset, which are kept for the end."""
+        local = []
+        for finding in judged.findings:
+            if finding.rule.at != "dataset":
+                local.append(finding)
+            elif finding.judged:
+                key = (finding.rule.code, finding.field)
+                self._satisfied[key] = self._satisfied.get(key, False) or not len(finding.failing)
+        return local
+
+    def _judge_dataset(self) -> list[tuple[str | None, int, Fault]]:
+        """A rule about the dataset holds if some batch satisfies it."""
+        faults: list[tuple[str | None, int, Fault]] = []
+        for (code, field), satisfied in self._satisfied.items():
+            self._checked[code] += 1
+            if not satisfied:
+                faults.append((None, 0, Fault(code, None, field, registry()[code].message)))
+        if "FMT005" in self.contract.severities and not self._allow_empty:
+            self._checked["FMT005"] += 1
+            if not self.datums:
+                faults.append((None, 0, Fault("FMT005", None, "", registry()["FMT005"].message)))
+        return faults
+
+    def _count(self, step: Step) -> Step:
+        """Add a step to the totals; what silenced gates found is taken out of it."""
+        datums: dict[str, list[Any]] = {}
+        for finding in step.findings:
+            code = finding.rule.code
+            self._checked[code] += finding.judged
+            if len(finding.failing):
+                datums.setdefault(code, []).append(finding.datums())
+                if self.severity(code) != Severity.OFF:
+                    self._counts.setdefault(code, Count()).add(finding.count())
+        for _, base, fault in step.faults:
+            if fault.row is not None and step.judged is not None:
+                datums.setdefault(fault.code, []).append(np.array([base + fault.row]))
+            if self.severity(fault.code) != Severity.OFF:
+                self._counts.setdefault(fault.code, Count()).add(Count(0, 1, 1))
+        distinct = {code: np.unique(np.concatenate(rows)) for code, rows in datums.items()}
+        bad = [rows for code, rows in distinct.items() if self.severity(code) == Severity.ERROR]
+        for code, rows in distinct.items():
+            if self.severity(code) == Severity.OFF:
+                self._silenced[code] += len(rows)
+            else:
+                self._counts[code].datums += len(rows)
+        if bad:
+            self.bad_datums += len(np.unique(np.concatenate(bad)))
+        if step.judged is not None:
+            self._count_batch(step.judged, bad)
+        return Step(
+            [f for f in step.findings if self.severity(f.rule.code) != Severity.OFF],
+            [f for f in step.faults if self.severity(f[2].code) != Severity.OFF],
+            step.judged,
+        )
+
+    def _count_batch(self, judged: Judged, bad: list[Any]) -> None:
+        columns = judged.columns
+        self.datums += len(columns)
+        self.positions += columns.positions
+        self._unmeasured += judged.unmeasured
+        for code in ("FMT001", "FMT002", "FMT003", "FMT004"):
+            self._checked[code] += len(columns)
+        looked_at = [judged.passed.columns.row, *bad]
+        self.unjudged += len(columns) - len(np.unique(np.concatenate(looked_at)))
+
+    def _needs_unmet(self) -> Iterator[NotChecked]:
+        for code, rule in sorted(registry().items()):
+            if code not in self.contract.severities:
+                continue
+            for need in self._lacks(rule.needs)[:1]:
+                yield NotChecked(code, _why(need))
+            for need, part in rule.partly.items():
+                if self._lacks([need]):
+                    yield NotChecked(code, f"{part}: {_why(need)}")
+
+    def _not_looked_at(self) -> Iterator[NotChecked]:
+        for code, count in sorted(self._silenced.items()):
+            datums = f"{count} datum{'s' * (count != 1)}"
+            yield NotChecked(code, f"off in this contract; {datums} without a shape that other rules could look at")
+        if self._unmeasured:
+            datums = f"{self._unmeasured} datum{'s' * (self._unmeasured != 1)}"
+            yield NotChecked("INP005", f"{datums} with an image without expected_tokens, whose lengths are unknown")
+
+    def _count_bytes(self, file: str, count: int) -> None:
+        self._file = file
+        self._bytes_read += count
+
+    def _progress(self) -> Progress:
+        found = sum(count.violations for count in self._counts.values())
+        return Progress(self._file, self._bytes_read, self._bytes_total, self.datums, found)
+
+
+def _why(need: str) -> str:
+    return CIRCUMSTANCES.get(need, f"no {need} given")
+
+
+def _of_fault(severity: Severity, file: str | None, base: int, fault: Fault) -> Violation:
+    return Violation(
+        code=fault.code,
+        name=registry()[fault.code].name,
+        severity=severity,
+        location=Location(
+            file=file,
+            row=None if fault.row is None else base + fault.row,
+            line=fault.line,
+            field=fault.field or None,
+        ),
+        message=fault.message,
+    )
+
+
+def moment_of(now: datetime | str | None) -> int:
+    """A time as microseconds since 1970 UTC; None is the clock's.
+
+    Raises:
+        ContractError: it has no offset from UTC, or is no RFC 3339 time.
+    """
+    if now is None:
+        return microseconds(datetime.now(UTC))
+    if isinstance(now, str):
+        if not _RFC3339.fullmatch(now):
+            raise ContractError(f"time {now!r} is not RFC 3339 with an offset, such as 2026-01-31T12:00:00Z")
+        try:
+            now = datetime.fromisoformat(now.upper())
+        except ValueError as error:
+            raise ContractError(f"time {now!r} does not exist: {error}") from None
+    if now.utcoffset() is None:
+        raise ContractError(f"time {now.isoformat()!r} has no offset from UTC")
+    return microseconds(now)

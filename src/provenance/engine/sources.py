@@ -1,0 +1,170 @@
+"""What a user hands to a check, as batches of columns: paths, Arrow data, models and dicts; and their ledgers."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from provenance import formats
+from provenance.columns import Columns, Fault
+from provenance.errors import ReadError, SchemaError
+from provenance.formats import objects
+from provenance.ledger import Ledger, MemoryLedger
+from provenance.models import Datum, SampledSequence
+from provenance.sequences import SequenceTable
+
+#: Datums of a list that are judged at a time.
+_OBJECTS: Final = 1024
+
+OnBytes = Callable[[str, int], None]
+
+
+def paths_of(data: Any) -> list[str] | None:
+    """The files that ``data`` names, patterns expanded; None when it is no path and no list of paths.
+
+    Raises:
+        ReadError: a pattern matches nothing.
+    """
+    if isinstance(data, str | os.PathLike):
+        data = [data]
+    if not isinstance(data, list | tuple) or not data or not all(isinstance(p, str | os.PathLike) for p in data):
+        return None
+    paths: list[str] = []
+    for path in map(os.fspath, data):
+        if path == "-" or os.path.exists(path) or not glob.has_magic(path):
+            paths.append(path)
+            continue
+        matches = sorted(glob.glob(path, recursive=True))
+        if not matches:
+            raise ReadError(path, "no file matches this pattern")
+        paths += matches
+    return paths
+
+
+def size_of(*data: Any) -> int | None:
+    """Bytes of all files among what a run reads; None where that is not known."""
+    paths = [path for item in data for path in paths_of(item) or ()]
+    try:
+        return sum(os.path.getsize(path) for path in paths) if paths else None
+    except OSError:
+        return None
+
+
+def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Iterator[Columns]:
+    """The datums of ``data`` in batches.
+
+    Args:
+        data: a path, a list of paths (patterns are expanded, "-" is stdin), Columns, Arrow record batches or
+            tables, or an iterable of datums: models or JSON-shaped mappings.
+        max_line: longest line of a JSONL file, in bytes.
+        on_bytes: called with a file and the bytes of it that were read since the last call.
+
+    Raises:
+        ReadError: a file cannot be read.
+        SchemaError: ``data`` is nothing of the above.
+    """
+    paths = paths_of(data)
+    if paths is not None:
+        for path in paths:
+            count = None if on_bytes is None else _bound(on_bytes, path)
+            yield from formats.read_datums(path, max_line=max_line, on_bytes=count)
+    elif isinstance(data, Datum | Mapping | Columns) or _is_arrow(data):
+        yield from _objects([data])
+    elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
+        yield from _objects(data)
+    else:
+        raise SchemaError(
+            f"cannot check a {type(data).__name__}: give paths, datums, mappings or Arrow record batches"
+        )
+
+
+def _bound(on_bytes: OnBytes, path: str) -> Callable[[int], None]:
+    return lambda count: on_bytes(path, count)
+
+
+def _objects(data: Iterable[Any]) -> Iterator[Columns]:
+    iterator = iter(data)
+    row = 0
+    while True:
+        group = list(islice(iterator, _OBJECTS))
+        if not group:
+            return
+        plain: list[Any] = []
+        for item in group:
+            if isinstance(item, Columns) or _is_arrow(item):
+                yield from _numbered(plain, row)
+                row += len(plain)
+                plain = []
+                for columns in _arrow_or_columns(item, row):
+                    row += len(columns)
+                    yield columns
+            else:
+                plain.append(item)
+        yield from _numbered(plain, row)
+        row += len(plain)
+
+
+def _numbered(plain: list[Any], row: int) -> Iterator[Columns]:
+    if plain:
+        columns = objects.columns_of(plain)
+        yield columns if row == 0 else replace(columns, row=columns.row + row)
+
+
+def _is_arrow(item: Any) -> bool:
+    # By name, so that pyarrow is not imported for those who do not use it.
+    kind = type(item)
+    return kind.__module__.partition(".")[0] == "pyarrow" and kind.__name__ in ("RecordBatch", "Table")
+
+
+def _arrow_or_columns(item: Any, row: int) -> Iterator[Columns]:
+    if isinstance(item, Columns):
+        yield item
+        return
+    from provenance.formats import arrow
+
+    for batch in [item] if type(item).__name__ == "RecordBatch" else item.to_batches():
+        columns = arrow.columns_of_batch(batch, first_row=row)
+        row += len(columns)
+        yield columns
+
+
+def ledger_of(ledger: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> tuple[Ledger | None, list[tuple[str | None, int, Fault]]]:
+    """A ledger from what a user gives for one, and the faults of its files.
+
+    Args:
+        ledger: None, a Ledger, a path or list of paths of sequence files, a SequenceTable, or an iterable of
+            sequences: models or JSON-shaped mappings.
+        max_line: longest line of a JSONL file, in bytes.
+        on_bytes: called with a file and the bytes of it that were read since the last call.
+
+    Raises:
+        ReadError: a file cannot be read.
+        SchemaError: it is nothing of the above.
+    """
+    if ledger is None or isinstance(ledger, Ledger):
+        return ledger, []
+    memory = MemoryLedger()
+    found: list[tuple[str | None, int, Fault]] = []
+    paths = paths_of(ledger)
+    if paths is not None:
+        for path in paths:
+            count = None if on_bytes is None else _bound(on_bytes, path)
+            for table, faults in formats.read_sequences(path, max_line=max_line, on_bytes=count):
+                memory.load(table)
+                found += [(path, 0, fault) for fault in faults]
+        return memory, found
+    if isinstance(ledger, SequenceTable):
+        memory.load(ledger)
+    elif isinstance(ledger, Iterable) and not isinstance(ledger, str | bytes | SampledSequence | Mapping):
+        table, faults = objects.table_of(ledger)
+        memory.load(table)
+        found += [("ledger", 0, fault) for fault in faults]
+    else:
+        raise SchemaError(
+            f"cannot use a {type(ledger).__name__} as a ledger: give a Ledger, paths, or a list of sequences"
+        )
+    return memory, found

@@ -1,0 +1,146 @@
+"""The three verbs of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from provenance.batch import ValidatedBatch
+from provenance.contract import Contract
+from provenance.engine.pack import pack
+from provenance.engine.run import DEFAULT_MAX_LINE, Progress, Run
+from provenance.errors import ContractError, ValidationError
+from provenance.report import Violation
+from provenance.report import Report
+from provenance.rules import Batch, registry
+
+
+def check(
+    data: Any,
+    contract: Contract | str = "stable_reinforce",
+    *,
+    ledger: Any = None,
+    session: str | None = None,
+    now: datetime | str | None = None,
+    loss_config: Mapping[str, Any] | None = None,
+    max_examples: int = 20,
+    allow_empty: bool = False,
+    max_line: int = DEFAULT_MAX_LINE,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Check a dataset and report what was found.
+
+    Args:
+        data: paths (patterns are expanded, "-" is stdin), datums (models or JSON-shaped mappings), Arrow record
+            batches or tables.
+        contract: a Contract, or the name of a loss.
+        ledger: what was sampled: a Ledger, paths of sequence files, or sequences. Without one, rules that need
+            it are not checked, and the report says so.
+        session: the training session; without it SES001 is not checked.
+        now: the time at which sequences must not have expired, aware or RFC 3339; default is the clock's.
+        loss_config: options of the loss.
+        max_examples: violations of each rule that the report holds; counts are exact whatever it is.
+        allow_empty: an empty dataset is fine.
+        max_line: longest line of a JSONL file, in bytes.
+        on_progress: called after each batch.
+
+    Raises:
+        ReadError: a file cannot be read.
+        ContractError: the contract or the time cannot be used.
+        SchemaError: ``data`` or ``ledger`` is nothing that can be checked.
+    """
+    run = Run(
+        contract,
+        ledger=ledger,
+        session=session,
+        now=now,
+        loss_config=loss_config,
+        allow_empty=allow_empty,
+        max_line=max_line,
+        on_progress=on_progress,
+    )
+    kept: list[Violation] = []
+    room: dict[str, int] = {}
+    for step in run.steps(data):
+        for code in step.codes():
+            if room.setdefault(code, max_examples) > 0:
+                examples = step.violations(code, run.severity(code), room[code])
+                room[code] -= len(examples)
+                kept += examples
+    return run.report(kept)
+
+
+def iter_violations(
+    data: Any,
+    contract: Contract | str = "stable_reinforce",
+    *,
+    ledger: Any = None,
+    session: str | None = None,
+    now: datetime | str | None = None,
+    loss_config: Mapping[str, Any] | None = None,
+    allow_empty: bool = False,
+    max_line: int = DEFAULT_MAX_LINE,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Iterator[Violation]:
+    """Every violation of a dataset, found as it is read; arguments and errors as for ``check``."""
+    run = Run(
+        contract,
+        ledger=ledger,
+        session=session,
+        now=now,
+        loss_config=loss_config,
+        allow_empty=allow_empty,
+        max_line=max_line,
+        on_progress=on_progress,
+    )
+    for step in run.steps(data):
+        found = [v for code in step.codes() for v in step.violations(code, run.severity(code), None)]
+        yield from sorted(found, key=lambda v: -1 if v.location.row is None else v.location.row)
+
+
+def validate(
+    data: Any,
+    contract: Contract | str = "stable_reinforce",
+    *,
+    ledger: Any = None,
+    session: str | None = None,
+    now: datetime | str | None = None,
+    loss_config: Mapping[str, Any] | None = None,
+) -> ValidatedBatch:
+    """Check datums and pack them for a loss; arguments as for ``check``.
+
+    Returns:
+        A batch that keeps every error rule of the contract. Warnings do not refuse it.
+
+    Raises:
+        ValidationError: an error was found, or a datum could not be judged; ``report`` says which and where.
+        ContractError: the contract has rules about the ledger or the session, and none was given.
+    """
+    run = Run(contract, ledger=ledger, session=session, now=now, loss_config=loss_config)
+    needed = {need for code in run.contract.severities for need in registry()[code].needs}
+    for need, given in (("ledger", ledger), ("session", session)):
+        if need in needed and given is None:
+            raise ContractError(f"the {run.contract.loss.name} contract needs a {need}: validate(..., {need}=...)")
+    passed: list[Batch] = []
+    kept: list[Violation] = []
+    for step in run.steps(data):
+        for code in step.codes():
+            kept += step.violations(code, run.severity(code), 20)
+        if step.judged is not None:
+            passed.append(step.judged.passed)
+    report = run.report(kept)
+    if not report.valid:
+        first = next(v for v in report.violations if v.severity == "error")
+        raise ValidationError(
+            f"{report.bad_datums} of {report.datums} datums break the {run.contract.loss.name} contract "
+            f"({report.errors} error{'s' * (report.errors != 1)}); the first is {first}",
+            report,
+        )
+    if run.unjudged:
+        raise ValidationError(
+            f"{run.unjudged} of {report.datums} datums could not be judged under this contract; "
+            "report.not_checked says why",
+            report,
+        )
+    return pack(passed, run.contract, session, run.now)

@@ -1,0 +1,205 @@
+"""A ledger in memory: flat arrays that grow, an index by id, each distinct prompt once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from provenance.columns import Array, Ints, offsets_of, ranges
+from provenance.errors import LedgerError
+from provenance.models import SampledSequence
+from provenance.sequences import SequenceTable, SequenceTableBuilder, microseconds, table_of_models
+
+_POOLS: Final = ("pool", "logprobs")
+_COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in _POOLS)
+
+
+class _Growing:
+    """An array that is appended to; views handed out before stay valid and unchanged."""
+
+    def __init__(self, dtype: str) -> None:
+        self._buffer = np.zeros(1024, dtype)
+        self._used = 0
+
+    def append(self, values: Array) -> int:
+        """Add values and return where they start."""
+        start, self._used = self._used, self._used + len(values)
+        if self._used > len(self._buffer):
+            grown = np.zeros(max(self._used, len(self._buffer) * 3 // 2), self._buffer.dtype)
+            grown[:start] = self._buffer[:start]
+            self._buffer = grown
+        self._buffer[start : self._used] = values
+        return start
+
+    def view(self) -> Array:
+        return self._buffer[: self._used]
+
+
+class MemoryLedger:
+    """Sequences held in memory: read from files, or recorded by a program that keeps them itself."""
+
+    def __init__(self, sequences: Iterable[SampledSequence] = ()) -> None:
+        self._uses: Counter[tuple[str, str]] = Counter()
+        self._clear()
+        self.record(sequences)
+
+    def _clear(self) -> None:
+        self._pool, self._logprobs = _Growing("i4"), _Growing("f4")
+        # Row 0 is blank: a lookup answers with it where nothing is known.
+        self._parts = [_blank()]
+        self._size = 1
+        self._index: dict[str, dict[str, int]] = {}
+        self._prompts: dict[int, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return self._size - 1
+
+    def record(self, sequences: Iterable[SampledSequence]) -> int:
+        """Record sequences, all or none (see ``Ledger.record``)."""
+        table = table_of_models(sequences)
+        first: dict[tuple[str, str], int] = {}
+        for row, key in enumerate(zip(table.session_id, table.sequence_id, strict=True)):
+            earlier, at = first.setdefault(key, row), self._index.get(key[0], {}).get(key[1])
+            if not table.same_content(earlier, table, row) or (
+                at is not None and not self._table.same_content(at, table, row)
+            ):
+                raise LedgerError(
+                    f"sequence {key[1]!r} of session {key[0]!r} is recorded already with other content; nothing was recorded"
+                )
+        before = len(self)
+        self.load(table)
+        return len(self) - before
+
+    def load(self, table: SequenceTable) -> None:
+        """Add a table as it is.
+
+        A repeat of a record is dropped, its last use kept. Of records that conflict the first is kept and
+        marked, so that SEQ008 reports it.
+        """
+        for session in dict.fromkeys(table.session_id.tolist()):
+            own = np.flatnonzero(table.session_id == session)
+            self._load_session(session, table if len(own) == len(table) else table.take(own))
+
+    def _load_session(self, session: str, table: SequenceTable) -> None:
+        index = self._index.setdefault(session, {})
+        ids = table.sequence_id.tolist()
+        first = dict(zip(reversed(ids), range(len(ids) - 1, -1, -1), strict=True))
+        new = [row for row, sequence_id in enumerate(ids) if sequence_id not in index and first[sequence_id] == row]
+        size = self._size
+        self._append(table if len(new) == len(ids) else table.take(np.array(new, np.int64)))
+        index.update(zip([ids[row] for row in new], range(size, self._size), strict=True))
+        if len(new) == len(ids):
+            return
+        known = self._table
+        for row in sorted(set(range(len(ids))) - set(new)):
+            at = index[ids[row]]
+            if known.same_content(at, table, row):
+                known.last_used_at[at] = max(known.last_used_at[at], table.last_used_at[row])
+            else:
+                known.conflicting[at] = True
+
+    def lookup(self, ids: Sequence[str], session: str | None) -> SequenceTable:
+        """One row for each id (see ``Ledger.lookup``)."""
+        own = self._index.get(session, {}) if session is not None else {}
+        rows = np.fromiter((own.get(i, 0) for i in ids), np.int64, len(ids))
+        ambiguous = np.zeros(len(ids), np.bool_)
+        for i in np.flatnonzero(rows == 0).tolist():
+            elsewhere = [index[ids[i]] for index in self._index.values() if ids[i] in index]
+            rows[i], ambiguous[i] = elsewhere[0] if elsewhere else 0, len(elsewhere) > 1
+        return replace(self._table.take(rows), ambiguous=ambiguous)
+
+    def renew(self, ids: Sequence[str], session: str, at: datetime) -> int:
+        """Restart the day of sequences (see ``Ledger.renew``)."""
+        index = self._index.get(session, {})
+        rows = [index.get(sequence_id) for sequence_id in ids]
+        for sequence_id, row in zip(ids, rows, strict=True):
+            if row is None:
+                raise LedgerError(f"sequence {sequence_id!r} of session {session!r} is not recorded; nothing was renewed")
+        table, moment = self._table, microseconds(at)
+        for row in {row for row in rows if row is not None}:
+            table.last_used_at[row] = max(table.last_used_at[row], moment)
+        self._uses.update((session, sequence_id) for sequence_id in set(ids))
+        return len(set(ids))
+
+    def uses(self, sequence_id: str, session: str) -> int:
+        """How many training requests used a sequence, as far as ``renew`` was told."""
+        return self._uses[session, sequence_id]
+
+    def expiring(self, before: datetime, session: str | None = None) -> SequenceTable:
+        """What was last used before a time, the oldest first (see ``Ledger.expiring``)."""
+        table, used = self._table, self._last_use()
+        chosen = (used < microseconds(before)) & table.record_stability_info & table.known
+        if session is not None:
+            chosen &= table.session_id == session
+        rows = np.flatnonzero(chosen)
+        return table.take(rows[np.argsort(used[rows], kind="stable")])
+
+    def prune(self, before: datetime) -> int:
+        """Forget what was last used before a time (see ``Ledger.prune``)."""
+        size = len(self)
+        kept = np.flatnonzero(self._table.known & (self._last_use() >= microseconds(before)))
+        table = self._table.take(kept)
+        self._clear()
+        self.load(table)
+        return size - len(self)
+
+    def _last_use(self) -> Ints:
+        return np.maximum(self._table.sampled_at, self._table.last_used_at)
+
+    @property
+    def _table(self) -> SequenceTable:
+        """All records in one table, row 0 the blank one."""
+        if len(self._parts) > 1:
+            columns = {
+                name: np.concatenate([getattr(part, name) for part in self._parts]) for name in _COLUMNS
+            }
+            self._parts = [SequenceTable(**columns, pool=self._pool.view(), logprobs=self._logprobs.view())]
+        return self._parts[0]
+
+    def _append(self, table: SequenceTable) -> None:
+        self._parts.append(
+            replace(
+                table,
+                prompt_start=self._add_prompts(table),
+                token_start=self._pool.append(_rows(table.pool, table.token_start, table.token_length))
+                + offsets_of(table.token_length)[:-1],
+                logprob_start=self._logprobs.append(
+                    _rows(table.logprobs, table.logprob_start, table.logprob_length)
+                )
+                + offsets_of(table.logprob_length)[:-1],
+            )
+        )
+        self._size += len(table)
+
+    def _add_prompts(self, table: SequenceTable) -> Ints:
+        """Add the prompts that are not there yet and return where each row's prompt starts."""
+        starts = np.zeros(len(table), np.int64)
+        for row in range(len(table)):
+            prompt = table.prompt(row)
+            key = hash(prompt.tobytes())
+            start, length = self._prompts.get(key, (0, -1))
+            if length != len(prompt) or not np.array_equal(self._pool.view()[start : start + length], prompt):
+                start = self._pool.append(prompt)
+                self._prompts[key] = (start, len(prompt))
+            starts[row] = start
+        return starts
+
+
+def _rows(pool: Array, starts: Ints, lengths: Ints) -> Array:
+    """The rows' slices of a pool, one after the other; a view where they lie so already."""
+    if len(starts) and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+        return pool[starts[0] : starts[-1] + lengths[-1]]
+    return pool[ranges(starts, lengths)]
+
+
+def _blank() -> SequenceTable:
+    builder = SequenceTableBuilder()
+    builder.append(
+        prompt=(), tokens=(), logprobs=(), sequence_id="", session_id="", sampled_at=0, record_stability_info=False
+    )
+    return replace(builder.finish(), known=np.zeros(1, np.bool_))
