@@ -20,6 +20,14 @@ def frozen(array: Array) -> Array:
     return copy
 
 
+def _frozen_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return frozen(value)
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: frozen(array) for key, array in value.items()})
+    return value
+
+
 class ValidatedBatch:
     """A batch that ``provenance.validate`` found to keep its contract.
 
@@ -41,22 +49,31 @@ class ValidatedBatch:
         "_session",
         "_tokens",
     )
+    _contract: Contract
+    _cu_seqlens: Ints
+    _inputs: Mapping[str, Array]
+    _now: int
+    _policy_versions: tuple[str | None, ...]
+    _sampled: Mask
+    _sequence_ids: tuple[str, ...]
+    _sequence_lengths: Ints
+    _sequence_starts: Ints
+    _session: str | None
+    _tokens: Array
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Refuse: only the engine makes batches."""
         if kwargs.pop("_made_by", None) is not _ENGINE or args or kwargs:
-            raise TypeError("a ValidatedBatch comes from provenance.validate(datums, contract=..., ledger=...)")
+            raise TypeError(
+                "a ValidatedBatch comes from provenance.validate(datums, contract=..., ledger=...)"
+            )
         return super().__new__(cls)
 
     @classmethod
     def _pack(cls, **values: Any) -> ValidatedBatch:
         batch = cls.__new__(cls, _made_by=_ENGINE)
         for name, value in values.items():
-            if isinstance(value, np.ndarray):
-                value = frozen(value)
-            elif isinstance(value, Mapping):
-                value = MappingProxyType({key: frozen(array) for key, array in value.items()})
-            object.__setattr__(batch, f"_{name}", value)
+            object.__setattr__(batch, f"_{name}", _frozen_value(value))
         return batch
 
     def __len__(self) -> int:
@@ -90,7 +107,7 @@ class ValidatedBatch:
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The loss inputs: (p,), int64 for target_tokens and float32 for the others; (p, K) for (N, K) inputs."""
+        """The loss inputs, (p,), or (p, K) for (N, K) ones: int64 for target_tokens, float32 for the others."""
         return self._inputs
 
     @property
@@ -115,7 +132,7 @@ class ValidatedBatch:
 
     @property
     def policy_versions(self) -> tuple[str | None, ...]:
-        """The weights that sampled each sampled target span, None where the ledger does not say; q of them."""
+        """The weights that sampled each sampled target span, None where that is not recorded; q of them."""
         return self._policy_versions
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -131,7 +148,9 @@ class ValidatedBatch:
         return self
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a ValidatedBatch is not pickled; send the datums and validate them where they are used")
+        raise TypeError(
+            "a ValidatedBatch is not pickled; send the datums and validate them where they are used"
+        )
 
     def __repr__(self) -> str:
         return (

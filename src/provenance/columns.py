@@ -49,7 +49,8 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     if total == 0:
         return np.zeros(0, np.int64)
     ends = np.cumsum(lengths)
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    integers: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return integers
 
 
 def any_in_rows(elements: Mask, offsets: Ints) -> Mask:
@@ -107,6 +108,7 @@ class Tensor:
     """datum -> why its values are not of the declared dtype (these have failed INP003)."""
 
     def take(self, rows: Ints) -> Tensor:
+        """The given datums' tensors, in the given order."""
         starts, lengths = self.offsets[rows], np.diff(self.offsets)[rows]
         index = ranges(starts, lengths)
         return Tensor(
@@ -136,6 +138,7 @@ class Chunks:
     """(c,): positions the chunk takes, UNKNOWN_LENGTH where an image does not say."""
 
     def take(self, rows: Ints) -> Chunks:
+        """The given datums' chunks, in the given order."""
         lengths = np.diff(self.offsets)[rows]
         index = ranges(self.offsets[rows], lengths)
         return Chunks(offsets_of(lengths), self.kind[index], self.length[index])
@@ -161,6 +164,7 @@ class Spans:
     """span -> why it has no sound value in these arrays (these fail SPN005)."""
 
     def take(self, rows: Ints) -> Spans:
+        """The given datums' spans, in the given order."""
         lengths = np.diff(self.offsets)[rows]
         index = ranges(self.offsets[rows], lengths)
         return Spans(

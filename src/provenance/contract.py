@@ -18,9 +18,7 @@ from provenance.report import Severity
 from provenance.rules import RULESET, Parameters, Rule, registry
 
 _KEYS: Final = ("extends", "ruleset", "severity", "parameters", "inputs")
-_TYPES: Final = {
-    name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()
-}
+_TYPES: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +86,18 @@ class Contract:
         if self.loss.name == "custom" and self.loss.declared:
             for name in self.loss.required:
                 dtype = "int64" if name in self.loss.int64 else "float32"
-                lines += ["", f"[inputs.{name}]", f'dtype = "{dtype}"', f"rank = {self.loss.ranks_of(name)[0]}"]
+                lines += [
+                    "",
+                    f"[inputs.{name}]",
+                    f'dtype = "{dtype}"',
+                    f"rank = {self.loss.ranks_of(name)[0]}",
+                ]
         if self.overrides:
-            lines += ["", "[severity]", *(f'{code} = "{s.value}"' for code, s in sorted(self.overrides.items()))]
+            lines += [
+                "",
+                "[severity]",
+                *(f'{code} = "{s.value}"' for code, s in sorted(self.overrides.items())),
+            ]
         if changed := self.parameters.changed():
             lines += ["", "[parameters]", *(f"{name} = {value!r}" for name, value in changed.items())]
         return "\n".join(lines) + "\n"
@@ -127,7 +134,7 @@ class Contract:
 
     def ignore(self, codes: Iterable[str]) -> Contract:
         """A copy without these codes or families."""
-        return self.with_severity({code: "off" for code in expand_codes(codes)})
+        return self.with_severity(dict.fromkeys(expand_codes(codes), "off"))
 
     @cached_property
     def severities(self) -> Mapping[str, Severity]:
@@ -249,7 +256,9 @@ def _from_table(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) -
     else:
         parent = path.parent / base
         if not base.endswith(".toml") and not parent.exists():
-            raise ContractError(f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}")
+            raise ContractError(
+                f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}"
+            )
         if parent.resolve() in {p.resolve() for p in (*above, path)}:
             raise ContractError(f"{path} extends itself through {base}")
         contract = _load(parent, (*above, path))
@@ -266,4 +275,3 @@ def _from_table(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) -
         .with_severity(table.get("severity", {}))
         .with_parameters(**table.get("parameters", {}))
     )
-

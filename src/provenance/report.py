@@ -94,11 +94,13 @@ class Count:
     elements: int = 0
 
     def add(self, other: Count) -> None:
+        """Add another count to this one."""
         self.datums += other.datums
         self.violations += other.violations
         self.elements += other.elements
 
     def to_dict(self) -> dict[str, int]:
+        """The JSON form."""
         return {"datums": self.datums, "violations": self.violations, "elements": self.elements}
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from provenance.columns import Ints, Mask
 from provenance.report import Count
 from provenance.rules import Batch, Level, Rule, Verdict
-from provenance.rules._batch import side_of
 from provenance.rules._rule import EVERY_INPUT, REQUIRED_INPUTS
+from provenance.rules._sides import side_of
 
 #: Levels whose elements do not belong to a datum.
 GLOBAL_LEVELS = ("record", "dataset", "config", "file")
@@ -37,7 +37,7 @@ class Finding:
         return self.batch.columns.row[np.unique(self.rows())]
 
     def first_of_runs(self) -> Ints:
-        """Indices into ``failing`` at which a new violation starts: a contiguous run of one datum, or one element."""
+        """Indices into ``failing`` at which violations start: a contiguous run of a datum, or one element."""
         if self.rule.at not in ("position", "element") or len(self.failing) < 2:
             return np.arange(len(self.failing))
         rows = self.rows()
@@ -54,7 +54,8 @@ def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
     found: dict[str, list[Finding]] = {}
     for rule in rules:
         found[rule.code] = [
-            _judge(batch, rule, field, _excluded(batch, rule, field, found)) for field in fields_of(batch, rule)
+            _judge(batch, rule, field, _excluded(batch, rule, field, found))
+            for field in fields_of(batch, rule)
         ]
     return [finding for findings in found.values() for finding in findings]
 
@@ -62,7 +63,11 @@ def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
 def fields_of(batch: Batch, rule: Rule) -> tuple[str, ...]:
     """The fields of a batch that a rule ranges over."""
     if rule.at == "config":
-        return tuple(batch.config) if rule.over == EVERY_INPUT else tuple(f for f in rule.over if f in batch.config)
+        return (
+            tuple(batch.config)
+            if rule.over == EVERY_INPUT
+            else tuple(f for f in rule.over if f in batch.config)
+        )
     if rule.over == EVERY_INPUT:
         return tuple(batch.columns.inputs)
     if rule.over == REQUIRED_INPUTS:
@@ -152,7 +157,9 @@ def _project(batch: Batch, finding: Finding, level: Level, field: str) -> Mask:
     failing, at = finding.failing, finding.rule.at
     touched = np.zeros(size(batch, level, field), np.bool_)
     same_side = side_of(finding.field) == side_of(field)
-    if at == level and (finding.field == field or level in ("datum", "sequence") or (level == "position" and same_side)):
+    if at == level and (
+        finding.field == field or level in ("datum", "sequence") or (level == "position" and same_side)
+    ):
         touched[failing] = True
     elif at in ("sequence", "record") and level in ("span", "position"):
         of_span = batch.pairs.of_input_span if side_of(field) == "input" else batch.pairs.of_target_span
@@ -195,4 +202,3 @@ def failed_datums(batch: Batch, findings: Iterable[Finding]) -> Mask:
         if len(finding.failing) and finding.rule.at not in GLOBAL_LEVELS:
             failed[finding.rows()] = True
     return failed
-

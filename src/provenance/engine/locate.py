@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from provenance.columns import SAMPLED
-from provenance.engine.evaluate import Finding, offsets
+from provenance.engine.evaluate import Finding
 from provenance.report import Location, Severity, Violation
 from provenance.rules import Batch
-from provenance.rules._batch import INPUT_SPANS, TARGET_SPANS, side_of
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
 
 
 def violations(finding: Finding, severity: Severity, limit: int | None = None) -> Iterator[Violation]:
@@ -40,47 +41,43 @@ def _violation(finding: Finding, element: int, length: int, row: int, severity: 
             message += f" (sequence {location.sequence_id!r})"
     elif span is not None:
         message += f" ({_span_words(batch, field, span)})"
-    return Violation(
-        code=rule.code, name=rule.name, severity=severity, location=location, message=message
-    )
+    return Violation(code=rule.code, name=rule.name, severity=severity, location=location, message=message)
 
 
 def _locate(finding: Finding, element: int, length: int, row: int) -> tuple[Location, int | None]:
     """The place of a violation, and the span (on the field's side) that it lies under."""
     batch, field, at = finding.batch, finding.field, finding.rule.at
-    if at == "record":
-        return _record(batch, field, element), None
     if row < 0:
-        return Location(field=field or None), None
+        return _record(batch, field, element) if at == "record" else Location(field=field or None), None
     columns = batch.columns
-    place: dict[str, Any] = {
-        "file": columns.file,
-        "row": int(columns.row[row]),
-        "line": None if columns.line is None else int(columns.line[row]),
-        "field": field,
-    }
-    if at == "datum":
-        return Location(**place), None
+    datum = Location(
+        file=columns.file,
+        row=int(columns.row[row]),
+        line=None if columns.line is None else int(columns.line[row]),
+        field=field,
+    )
     if at == "sequence":
-        return _mention(batch, element, row, place), None
-    first = int(offsets(batch, at, field)[row])
+        return _mention(batch, element, row, datum), None
     if at == "chunk":
-        return Location(**place, index=element - first, length=1), None
+        return replace(datum, index=element - int(columns.chunks.offsets[row]), length=1), None
     if at == "span":
-        sequence = _id(batch, field, element)
-        if field in (INPUT_SPANS, TARGET_SPANS):
-            return Location(**place, index=element - first, length=1, sequence_id=sequence), element
-        start = int(batch.span_starts(field)[element] - columns.offsets[row])
-        return (
-            Location(
-                **place, index=start, length=int(batch.spans(field).length[element]), sequence_id=sequence
-            ),
-            element,
-        )
+        return _span(batch, element, row, datum), element
+    if at == "datum":
+        return datum, None
     position, index = _position(batch, at, field, element, row)
     span = _span_at(batch, field, position, row)
     sequence = None if span is None else _id(batch, field, span)
-    return Location(**place, index=index, length=length, sequence_id=sequence), span
+    return replace(datum, index=index, length=length, sequence_id=sequence), span
+
+
+def _span(batch: Batch, span: int, row: int, datum: Location) -> Location:
+    """A span of one of the lists, or the positions of another field that it covers."""
+    spans, field = batch.spans(datum.field or ""), datum.field or ""
+    sequence = _id(batch, field, span)
+    if field in (INPUT_SPANS, TARGET_SPANS):
+        return replace(datum, index=span - int(spans.offsets[row]), length=1, sequence_id=sequence)
+    start = int(batch.span_starts(field)[span] - batch.columns.offsets[row])
+    return replace(datum, index=start, length=int(spans.length[span]), sequence_id=sequence)
 
 
 def _position(batch: Batch, at: str, field: str, element: int, row: int) -> tuple[int, int | tuple[int, int]]:
@@ -118,21 +115,20 @@ def _span_words(batch: Batch, field: str, span: int) -> str:
     return f"{kind} span {span - int(spans.offsets[row])} of sequence {_id(batch, field, span)!r}"
 
 
-def _mention(batch: Batch, pair: int, row: int, place: Mapping[str, Any]) -> Location:
+def _mention(batch: Batch, pair: int, row: int, datum: Location) -> Location:
     """A datum's first mention of a sequence, among the targets where it is named there."""
     sequence = int(batch.pairs.sequence[pair])
+    named = replace(datum, sequence_id=batch.columns.ids[sequence])
     for field in (TARGET_SPANS, INPUT_SPANS):
         spans = batch.spans(field)
         start, stop = spans.offsets[row : row + 2].tolist()
-        named = np.flatnonzero(spans.sequence[start:stop] == sequence)
-        # A rule about sampled spans shows one of these where there is one.
-        sampled = named[spans.kind[start:stop][named] == SAMPLED]
-        if len(named):
-            index = int(sampled[0] if len(sampled) else named[0])
-            return Location(
-                **{**place, "field": field}, index=index, length=1, sequence_id=batch.columns.ids[sequence]
-            )
-    return Location(**place, sequence_id=batch.columns.ids[sequence])
+        mentions = np.flatnonzero(spans.sequence[start:stop] == sequence)
+        # Where sampled spans name it, these are what the rule is about.
+        sampled = mentions[spans.kind[start:stop][mentions] == SAMPLED]
+        if len(mentions):
+            index = int(sampled[0] if len(sampled) else mentions[0])
+            return replace(named, field=field, index=index, length=1)
+    return named
 
 
 def _record(batch: Batch, field: str, record: int) -> Location:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -103,7 +102,7 @@ class Run:
         self._bytes_total: int | None = None
 
     def steps(self, data: Any) -> Iterator[Step]:
-        """Judge the ledger's files, the configuration, every batch of ``data``, and the dataset as a whole."""
+        """Judge the ledger's files, the configuration, every batch of ``data``, and the whole dataset."""
         self._bytes_total = None if self._on_progress is None else size_of(data, self._ledger)
         on_bytes = None if self._on_progress is None else self._count_bytes
         ledger, faults = ledger_of(self._ledger, max_line=self._max_line, on_bytes=on_bytes)
@@ -248,10 +247,14 @@ class Run:
     def _not_looked_at(self) -> Iterator[NotChecked]:
         for code, count in sorted(self._silenced.items()):
             datums = f"{count} datum{'s' * (count != 1)}"
-            yield NotChecked(code, f"off in this contract; {datums} without a shape that other rules could look at")
+            yield NotChecked(
+                code, f"off in this contract; {datums} without a shape that other rules could look at"
+            )
         if self._unmeasured:
             datums = f"{self._unmeasured} datum{'s' * (self._unmeasured != 1)}"
-            yield NotChecked("INP005", f"{datums} with an image without expected_tokens, whose lengths are unknown")
+            yield NotChecked(
+                "INP005", f"{datums} with an image without expected_tokens, whose lengths are unknown"
+            )
 
     def _count_bytes(self, file: str, count: int) -> None:
         self._file = file

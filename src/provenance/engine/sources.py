@@ -1,4 +1,4 @@
-"""What a user hands to a check, as batches of columns: paths, Arrow data, models and dicts; and their ledgers."""
+"""What a user hands to a check: paths, Arrow data, models or dicts, as batches of columns; and a ledger."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 from provenance import formats
@@ -31,14 +32,18 @@ def paths_of(data: Any) -> list[str] | None:
     """
     if isinstance(data, str | os.PathLike):
         data = [data]
-    if not isinstance(data, list | tuple) or not data or not all(isinstance(p, str | os.PathLike) for p in data):
+    if (
+        not isinstance(data, list | tuple)
+        or not data
+        or not all(isinstance(p, str | os.PathLike) for p in data)
+    ):
         return None
     paths: list[str] = []
     for path in map(os.fspath, data):
-        if path == "-" or os.path.exists(path) or not glob.has_magic(path):
+        if path == "-" or Path(path).exists() or not glob.has_magic(path):
             paths.append(path)
             continue
-        matches = sorted(glob.glob(path, recursive=True))
+        matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         if not matches:
             raise ReadError(path, "no file matches this pattern")
         paths += matches
@@ -49,7 +54,7 @@ def size_of(*data: Any) -> int | None:
     """Bytes of all files among what a run reads; None where that is not known."""
     paths = [path for item in data for path in paths_of(item) or ()]
     try:
-        return sum(os.path.getsize(path) for path in paths) if paths else None
+        return sum(Path(path).stat().st_size for path in paths) if paths else None
     except OSError:
         return None
 
@@ -132,7 +137,9 @@ def _arrow_or_columns(item: Any, row: int) -> Iterator[Columns]:
         yield columns
 
 
-def ledger_of(ledger: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> tuple[Ledger | None, list[tuple[str | None, int, Fault]]]:
+def ledger_of(
+    ledger: Any, *, max_line: int, on_bytes: OnBytes | None = None
+) -> tuple[Ledger | None, list[tuple[str | None, int, Fault]]]:
     """A ledger from what a user gives for one, and the faults of its files.
 
     Args:

@@ -11,8 +11,7 @@ from provenance.contract import Contract
 from provenance.engine.pack import pack
 from provenance.engine.run import DEFAULT_MAX_LINE, Progress, Run
 from provenance.errors import ContractError, ValidationError
-from provenance.report import Violation
-from provenance.report import Report
+from provenance.report import Report, Violation
 from provenance.rules import Batch, registry
 
 
@@ -32,11 +31,11 @@ def check(
     """Check a dataset and report what was found.
 
     Args:
-        data: paths (patterns are expanded, "-" is stdin), datums (models or JSON-shaped mappings), Arrow record
-            batches or tables.
+        data: paths (patterns are expanded, "-" is stdin), datums (models or JSON-shaped mappings), Arrow
+            record batches or tables.
         contract: a Contract, or the name of a loss.
-        ledger: what was sampled: a Ledger, paths of sequence files, or sequences. Without one, rules that need
-            it are not checked, and the report says so.
+        ledger: what was sampled: a Ledger, paths of sequence files, or sequences. Without one, rules that
+            need it are not checked, and the report says so.
         session: the training session; without it SES001 is not checked.
         now: the time at which sequences must not have expired, aware or RFC 3339; default is the clock's.
         loss_config: options of the loss.
@@ -121,7 +120,9 @@ def validate(
     needed = {need for code in run.contract.severities for need in registry()[code].needs}
     for need, given in (("ledger", ledger), ("session", session)):
         if need in needed and given is None:
-            raise ContractError(f"the {run.contract.loss.name} contract needs a {need}: validate(..., {need}=...)")
+            raise ContractError(
+                f"the {run.contract.loss.name} contract needs a {need}: validate(..., {need}=...)"
+            )
     passed: list[Batch] = []
     kept: list[Violation] = []
     for step in run.steps(data):

@@ -69,7 +69,8 @@ class MemoryLedger:
                 at is not None and not self._table.same_content(at, table, row)
             ):
                 raise LedgerError(
-                    f"sequence {key[1]!r} of session {key[0]!r} is recorded already with other content; nothing was recorded"
+                    f"sequence {key[1]!r} of session {key[0]!r} is recorded already, with other content; "
+                    "nothing was recorded"
                 )
         before = len(self)
         self.load(table)
@@ -89,7 +90,11 @@ class MemoryLedger:
         index = self._index.setdefault(session, {})
         ids = table.sequence_id.tolist()
         first = dict(zip(reversed(ids), range(len(ids) - 1, -1, -1), strict=True))
-        new = [row for row, sequence_id in enumerate(ids) if sequence_id not in index and first[sequence_id] == row]
+        new = [
+            row
+            for row, sequence_id in enumerate(ids)
+            if sequence_id not in index and first[sequence_id] == row
+        ]
         size = self._size
         self._append(table if len(new) == len(ids) else table.take(np.array(new, np.int64)))
         index.update(zip([ids[row] for row in new], range(size, self._size), strict=True))
@@ -119,7 +124,9 @@ class MemoryLedger:
         rows = [index.get(sequence_id) for sequence_id in ids]
         for sequence_id, row in zip(ids, rows, strict=True):
             if row is None:
-                raise LedgerError(f"sequence {sequence_id!r} of session {session!r} is not recorded; nothing was renewed")
+                raise LedgerError(
+                    f"sequence {sequence_id!r} of session {session!r} is not recorded; nothing was renewed"
+                )
         table, moment = self._table, microseconds(at)
         for row in {row for row in rows if row is not None}:
             table.last_used_at[row] = max(table.last_used_at[row], moment)
@@ -200,6 +207,12 @@ def _rows(pool: Array, starts: Ints, lengths: Ints) -> Array:
 def _blank() -> SequenceTable:
     builder = SequenceTableBuilder()
     builder.append(
-        prompt=(), tokens=(), logprobs=(), sequence_id="", session_id="", sampled_at=0, record_stability_info=False
+        prompt=(),
+        tokens=(),
+        logprobs=(),
+        sequence_id="",
+        session_id="",
+        sampled_at=0,
+        record_stability_info=False,
     )
     return replace(builder.finish(), known=np.zeros(1, np.bool_))

@@ -3,7 +3,7 @@
 from provenance.rules import (
     advantages,
     config,
-    format,
+    identity,
     inputs,
     sequences,
     session,
@@ -11,6 +11,7 @@ from provenance.rules import (
     tokens,
     values,
 )
+from provenance.rules import format as files
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, Case, case
 from provenance.rules._history import History
@@ -31,7 +32,8 @@ __all__ = [
     "advantages",
     "case",
     "config",
-    "format",
+    "files",
+    "identity",
     "inputs",
     "registry",
     "rule",

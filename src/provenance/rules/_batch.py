@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +26,12 @@ from provenance.columns import (
     ranges,
 )
 from provenance.loss_spec import LossSpec
-from provenance.rules._derived import LogprobDifferences, Pairs, Shifted, gather, pairs_of, shifted
+from provenance.rules._claims import Claims
+from provenance.rules._derived import Pairs, Shifted, pairs_of, shifted
 from provenance.rules._history import History
 from provenance.rules._parameters import Parameters
+from provenance.rules._sides import TARGET_SPANS, side_of
 from provenance.sequences import SequenceTable
-
-Side = Literal["input", "target"]
-INPUT_SPANS: Final = "model_input_spans"
-TARGET_SPANS: Final = "loss_fn_input_spans"
 
 
 def below(ids: Array, limit: int) -> Mask:
@@ -41,11 +39,6 @@ def below(ids: Array, limit: int) -> Mask:
     # A negative id is a huge unsigned one, so that one comparison serves both bounds.
     found: Mask = ids.view(ids.dtype.str.replace("i", "u")) < limit
     return found
-
-
-def side_of(field: str) -> Side:
-    """Which of the two span lists says where the positions of a field come from."""
-    return "input" if field in ("model_input", INPUT_SPANS) else "target"
 
 
 class Batch:
@@ -266,98 +259,10 @@ class Batch:
             raise RuntimeError("a rule without needs=('ledger',) asked for the ledger")
         return self.sequences
 
-    def comparable(self, field: str) -> Mask:
-        """(s,): the span, on the side of a field, names one record that is known."""
-        known = self.table.known & ~self.table.ambiguous
-        sequence = self.spans(field).sequence
-        if not len(known):
-            return np.zeros(len(sequence), np.bool_)
-        return known[sequence] & (sequence >= 0)
-
-    def claim_in_range(self, field: str) -> Mask:
-        """(s,): a comparable span lies within what its record holds."""
-        return self._in_range_input if side_of(field) == "input" else self._in_range_target
-
     @cached_property
-    def _in_range_input(self) -> Mask:
-        return self._in_range(INPUT_SPANS)
-
-    @cached_property
-    def _in_range_target(self) -> Mask:
-        return self._in_range(TARGET_SPANS)
-
-    def _in_range(self, field: str) -> Mask:
-        spans, comparable = self.spans(field), self.comparable(field)
-        available = np.zeros(len(comparable), np.int64)
-        sequence = spans.sequence[comparable]
-        available[comparable] = np.where(
-            spans.kind[comparable] == SAMPLED,
-            self.table.token_length[sequence],
-            self.table.prompt_length[sequence],
-        )
-        # Written as a subtraction: an offset near 2^63 must not wrap around.
-        return comparable & (spans.start <= available) & (spans.length <= available - spans.start)
-
-    def verifiable(self, field: str) -> Mask:
-        """(s,): the span's claim can be compared with one record: known, in range, without conflict."""
-        usable = self.claim_in_range(field)
-        if self.table.conflicting.any():
-            usable = usable & ~self.table.conflicting[self.spans(field).sequence]
-        return usable
-
-    def claimed_tokens(self, field: str) -> tuple[Array, Mask | None]:
-        """What the spans on the side of a field claim.
-
-        Returns:
-            (p,) token ids, 0 where nothing is claimed that could be compared; and (p,) whether something
-            is, None when that holds everywhere.
-        """
-        spans, usable = self.spans(field), self.verifiable(field)
-        sequence = spans.sequence
-        if not len(self.table):
-            return np.zeros(self.columns.positions, np.int32), np.zeros(self.columns.positions, np.bool_)
-        base = np.where(
-            spans.kind == SAMPLED, self.table.token_start[sequence], self.table.prompt_start[sequence]
-        )
-        starts = base + spans.start
-        if usable.all() and spans.present.all():
-            return gather(self.table.pool, starts, spans.length), None
-        claimed = np.zeros(self.columns.positions, np.int32)
-        chosen = np.flatnonzero(usable)
-        where = ranges(self.span_starts(field)[chosen], spans.length[chosen])
-        claimed[where] = gather(self.table.pool, starts[chosen], spans.length[chosen])
-        compared = np.zeros(self.columns.positions, np.bool_)
-        compared[where] = True
-        return claimed, compared
-
-    @cached_property
-    def target_claims(self) -> tuple[Mask, Mask | None]:
-        """(p,) the target is the token that its span claims; (p,) or None: whether that can be said."""
-        claimed, compared = self.claimed_tokens(TARGET_SPANS)
-        if self.scalar_positions is not None:
-            compared = self.scalar_positions if compared is None else compared & self.scalar_positions
-        return self.targets == claimed, compared
-
-    @cached_property
-    def logprob_differences(self) -> LogprobDifferences:
-        """Given against recorded logprobs under the verifiable sampled target spans."""
-        spans = self.columns.target_spans
-        usable = self.verifiable(TARGET_SPANS) & (spans.kind == SAMPLED) & (spans.length > 0)
-        if len(self.table):
-            complete = self.table.logprob_length == self.table.token_length
-            usable &= complete[spans.sequence]
-        span = np.flatnonzero(usable)
-        sequence = spans.sequence[span]
-        position = ranges(self.target_starts[span], spans.length[span])
-        return LogprobDifferences(
-            span=span,
-            position=position,
-            given=self.at_positions("logprobs")[position],
-            recorded=gather(
-                self.table.logprobs, self.table.logprob_start[sequence] + spans.start[span], spans.length[span]
-            ),
-            length=spans.length[span],
-        )
+    def claims(self) -> Claims:
+        """What the spans claim, held against the looked-up records."""
+        return Claims(self)
 
     # Pairs of a datum and a sequence that it names
 
@@ -387,4 +292,3 @@ class Batch:
         keys = zip(self.table.session_id[rows], self.table.sequence_id[rows], strict=True)
         new[rows] = ~self._history.seen_before("record", list(keys))
         return new
-

@@ -138,7 +138,8 @@ class LogprobDifferences:
         """(m,): abs(given - recorded), NaN where the difference is not a number."""
         # A record with infinities is an inconsistent one (SEQ007) and not this difference's fault.
         with np.errstate(invalid="ignore"):
-            return np.abs(self.given - self.recorded)
+            difference: Floats = np.abs(self.given - self.recorded)
+        return difference
 
     @cached_property
     def finite(self) -> Mask | None:

@@ -60,11 +60,29 @@ _SAMPLED: Final = {
 }
 _SEQUENCES: Final[dict[str, list[dict[str, Any]]]] = {
     "single": [
-        {"sequence_id": "s:1", "prompt_tokens": [11, 12, 13], "tokens": [21, 22, 2], "logprobs": [-0.125, -0.375, -0.625], **_SAMPLED},
+        {
+            "sequence_id": "s:1",
+            "prompt_tokens": [11, 12, 13],
+            "tokens": [21, 22, 2],
+            "logprobs": [-0.125, -0.375, -0.625],
+            **_SAMPLED,
+        },
     ],
     "multi": [
-        {"sequence_id": "s:1", "prompt_tokens": [11, 12], "tokens": [21, 22], "logprobs": [-0.25, -0.5], **_SAMPLED},
-        {"sequence_id": "s:2", "prompt_tokens": [11, 12, 21, 22, 31, 32], "tokens": [41, 2], "logprobs": [-0.75, -1.0], **_SAMPLED},
+        {
+            "sequence_id": "s:1",
+            "prompt_tokens": [11, 12],
+            "tokens": [21, 22],
+            "logprobs": [-0.25, -0.5],
+            **_SAMPLED,
+        },
+        {
+            "sequence_id": "s:2",
+            "prompt_tokens": [11, 12, 21, 22, 31, 32],
+            "tokens": [41, 2],
+            "logprobs": [-0.75, -1.0],
+            **_SAMPLED,
+        },
     ],
 }
 

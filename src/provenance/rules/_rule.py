@@ -256,7 +256,9 @@ def registry() -> Mapping[str, Rule]:
         if code in ordered:
             return
         if code in path or code not in _registry:
-            raise TypeError(f"rule {path[-1]}: 'given' names {code}, which is not declared or leads back to it")
+            raise TypeError(
+                f"rule {path[-1]}: 'given' names {code}, which is not declared or leads back to it"
+            )
         for needed in _registry[code].given:
             place(needed, (*path, code))
         ordered[code] = _registry[code]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from provenance.columns import SAMPLED, Mask
-from provenance.rules._batch import TARGET_SPANS, Batch
+from provenance.rules._batch import Batch
 from provenance.rules._examples import case
 from provenance.rules._rule import Verdict, rule
+from provenance.rules._sides import TARGET_SPANS
 
 
 @rule(
@@ -18,7 +19,11 @@ from provenance.rules._rule import Verdict, rule
     elsewhere="off",
     message="advantage {value} on a token that was not sampled",
     evidence="documented",
-    good=[case(), case({"loss_fn_inputs.advantages.data.0": -0.0}), case({"loss_fn_inputs.advantages.data.1": 1e-60})],
+    good=[
+        case(),
+        case({"loss_fn_inputs.advantages.data.0": -0.0}),
+        case({"loss_fn_inputs.advantages.data.1": 1e-60}),
+    ],
     bad=[
         case({"loss_fn_inputs.advantages.data.0": 1e-9}),
         case({"loss_fn_inputs.advantages.data.3": 0.5}, turns="multi"),
@@ -27,10 +32,10 @@ from provenance.rules._rule import Verdict, rule
 def unsourced_advantage(batch: Batch, field: str) -> Mask:
     """A token carries reward signal but lies under no sampled target span.
 
-    Prompt, tool output and user turns were not chosen by the model; training on them as if they were teaches it to
-    write its own observations. A mask that covers the whole datum, or the turn after the one meant, is the usual
-    cause. Set the advantage to 0 there. Any nonzero value counts, 1e-9 too; what float32 rounds to 0 is 0.
-    Evidence: documented (StableReinforce page).
+    Prompt, tool output and user turns were not chosen by the model; training on them as if they were
+    teaches it to write its own observations. A mask that covers the whole datum, or the turn after the one
+    meant, is the usual cause. Set the advantage to 0 there. Any nonzero value counts, 1e-9 too; what
+    float32 rounds to 0 is 0. Evidence: documented (StableReinforce page).
     """
     return ~batch.signal | batch.sampled
 
@@ -44,18 +49,21 @@ def unsourced_advantage(batch: Batch, field: str) -> Mask:
     needs=("ledger",),
     message="advantage {value} on a sequence that was sampled without record_stability_info",
     evidence="documented",
-    good=[case(), case({"sequences.0.record_stability_info": False, "loss_fn_inputs.advantages.data": [0.0] * 5})],
+    good=[
+        case(),
+        case({"sequences.0.record_stability_info": False, "loss_fn_inputs.advantages.data": [0.0] * 5}),
+    ],
     bad=[case({"sequences.0.record_stability_info": False})],
 )
 def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
     """A token carries reward signal, but its sequence was not recorded for stable_reinforce.
 
-    The server needs what ``record_stability_info=True`` makes it keep at sampling time, and cannot reconstruct it. The
-    sequence id comes back either way, so nothing else shows it. Create the sampling client with the flag. Evidence:
-    documented (StableReinforce page).
+    The server needs what ``record_stability_info=True`` makes it keep at sampling time, and cannot
+    reconstruct it. The sequence id comes back either way, so nothing else shows it. Create the sampling
+    client with the flag. Evidence: documented (StableReinforce page).
     """
     spans = batch.columns.target_spans
-    known = batch.comparable(TARGET_SPANS) & (spans.kind == SAMPLED)
+    known = batch.claims.comparable(TARGET_SPANS) & (spans.kind == SAMPLED)
     recorded = np.ones(len(known), np.bool_)
     recorded[known] = batch.table.record_stability_info[spans.sequence[known]]
     applies = batch.signal & (batch.sampled if known.all() else batch.over_spans(TARGET_SPANS, known))
@@ -69,7 +77,11 @@ def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
     severity="warning",
     message="every value in the dataset is 0",
     evidence="ours",
-    good=[case(), case({"datums.0.loss_fn_inputs.advantages.data": [0.0] * 5}, copies=2), case(loss="cross_entropy")],
+    good=[
+        case(),
+        case({"datums.0.loss_fn_inputs.advantages.data": [0.0] * 5}, copies=2),
+        case(loss="cross_entropy"),
+    ],
     bad=[
         case({"loss_fn_inputs.advantages.data": [0.0] * 5}),
         case({"loss_fn_inputs.weights.data": [0.0] * 5}, loss="cross_entropy"),
@@ -78,8 +90,8 @@ def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
 def no_signal(batch: Batch, field: str) -> Mask:
     """No advantage, or no weight, in the whole dataset is nonzero.
 
-    The step trains on nothing but the KL term. All groups had constant rewards, or the advantages were lost on the
-    way. Legal, hence a warning. Evidence: ours.
+    The step trains on nothing but the KL term. All groups had constant rewards, or the advantages were lost
+    on the way. Legal, hence a warning. Evidence: ours.
     """
     return np.array([bool(np.any(batch.tensor(field).values))])
 
@@ -118,7 +130,11 @@ def large_advantage(batch: Batch, field: str) -> Mask:
     message="no advantage on the {edge} token of a sampled run that has one elsewhere",
     detail=lambda batch, field, span: {"edge": _bare_edges(batch, span)},
     evidence="ours",
-    good=[case(), case({"loss_fn_inputs.advantages.data": [0.0] * 5}), case({"loss_fn_inputs.advantages.data.3": 0.0})],
+    good=[
+        case(),
+        case({"loss_fn_inputs.advantages.data": [0.0] * 5}),
+        case({"loss_fn_inputs.advantages.data.3": 0.0}),
+    ],
     bad=[
         case({"loss_fn_inputs.advantages.data.2": 0.0}),
         case({"loss_fn_inputs.advantages.data.4": 0.0}),
@@ -128,8 +144,8 @@ def large_advantage(batch: Batch, field: str) -> Mask:
 def edge_without_advantage(batch: Batch, field: str) -> Verdict:
     """A sampled run has an advantage inside but none on its first or last token.
 
-    The mask is off by one, or the stop token was left out; the model then never learns to stop. Give every token of a
-    sampled run its advantage, or none of them. Evidence: ours.
+    The mask is off by one, or the stop token was left out; the model then never learns to stop. Give every
+    token of a sampled run its advantage, or none of them. Evidence: ours.
     """
     spans, starts = batch.columns.target_spans, batch.target_starts
     applies = (spans.kind == SAMPLED) & (spans.length > 0)

@@ -55,9 +55,10 @@ def _expected(batch: Batch, key: str, element: int) -> Mapping[str, Any]:
 def invalid_loss_config(batch: Batch, field: str) -> Mask:
     """A loss option has a value that the loss cannot use.
 
-    kl_coeff is a finite float of 0 or more; clip thresholds and beta are finite, and the lower threshold is not
-    above the upper one. A bool or a string is refused although some clients would convert it: True becomes a
-    coefficient of 1.0. Evidence: documented (StableReinforce page) for kl_coeff, ours for the others.
+    kl_coeff is a finite float of 0 or more; clip thresholds and beta are finite, and the lower threshold is
+    not above the upper one. A bool or a string is refused although some clients would convert it: True
+    becomes a coefficient of 1.0. Evidence: documented (StableReinforce page) for kl_coeff, ours for the
+    others.
     """
     value = batch.config[field]
     if not _is_finite(value):
@@ -87,8 +88,8 @@ def invalid_loss_config(batch: Batch, field: str) -> Mask:
 def unknown_loss_config(batch: Batch, field: str) -> Mask:
     """The loss configuration has a key that the loss does not know.
 
-    A misspelt key leaves the default in force, and the run is not the one that was planned. Check the spelling
-    against the loss's page. Evidence: observed (servers refuse unknown options).
+    A misspelt key leaves the default in force, and the run is not the one that was planned. Check the
+    spelling against the loss's page. Evidence: observed (servers refuse unknown options).
     """
     return _verdict(field in batch.loss.config)
 

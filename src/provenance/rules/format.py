@@ -65,8 +65,9 @@ declare_rule(
     name="duplicate-key",
     doc="""An object names a key twice.
 
-Readers disagree on which value counts: most keep the last, some the first, a few refuse. So what one program
-checked is not what another trains on. It happens when text is merged instead of objects. Write each key once.""",
+Readers disagree on which value counts: most keep the last, some the first, a few refuse. So what one
+program checked is not what another trains on. It happens when text is merged instead of objects. Write each
+key once.""",
     judge=None,
     at="file",
     over=("",),
@@ -77,7 +78,10 @@ checked is not what another trains on. It happens when text is merged instead of
     good=[case(lines=_lines(_LINE), loss="cross_entropy")],
     bad=[
         case(lines=_lines(_LINE[:-1] + b', "loss_fn_inputs": {}}'), loss="cross_entropy"),
-        case(lines=_lines(_LINE.replace(b'"dtype": "int64"', b'"dtype": "int64", "dtype": "int64"')), loss="cross_entropy"),
+        case(
+            lines=_lines(_LINE.replace(b'"dtype": "int64"', b'"dtype": "int64", "dtype": "int64"')),
+            loss="cross_entropy",
+        ),
     ],
 )
 
@@ -86,9 +90,10 @@ declare_rule(
     name="wrong-type",
     doc="""A field has the wrong type, is missing, or is not known.
 
-The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as a token id
-becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here, named by their path.
-In Arrow and Parquet a column of the wrong type is reported once for the file, and none of its rows is looked at.""",
+The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as a
+token id becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here, named
+by their path. In Arrow and Parquet a column of the wrong type is reported once for the file, and none of
+its rows is looked at.""",
     judge=None,
     at="file",
     over=("",),

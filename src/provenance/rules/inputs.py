@@ -70,8 +70,9 @@ def missing_loss_input(batch: Batch, field: str) -> Mask:
 def unknown_loss_input(batch: Batch, field: str) -> Verdict:
     """A datum carries a loss input that the loss does not take.
 
-    Servers refuse the whole request for a leftover mask or weights tensor. Drop the input before upload; a mask
-    belongs into the advantages. Evidence: observed (the official cookbook strips its mask before sending).
+    Servers refuse the whole request for a leftover mask or weights tensor. Drop the input before upload; a
+    mask belongs into the advantages. Evidence: observed (the official cookbook strips its mask before
+    sending).
     """
     present = batch.tensor(field).present
     return Verdict(None if batch.loss.takes(field) else ~present, present)
@@ -106,10 +107,11 @@ def _dtype_problem(batch: Batch, field: str, datum: int) -> Mapping[str, Any]:
 def wrong_dtype(batch: Batch, field: str) -> Verdict:
     """A loss input is not declared with the dtype it has to have.
 
-    Token ids are int64 and everything else float32; Tinker's tensors know no other dtype. Arrays of float16,
-    float64 and bfloat16 are narrowed or widened when a datum is built, but a *declared* dtype must be one of the
-    two, and an id must be a whole number: the official client turns 2.7 into 2 without a word. Integer
-    advantages, weights and masks lose nothing and are INP007. Evidence: documented (Datum page).
+    Token ids are int64 and everything else float32; Tinker's tensors know no other dtype. Arrays of
+    float16, float64 and bfloat16 are narrowed or widened when a datum is built, but a *declared* dtype must
+    be one of the two, and an id must be a whole number: the official client turns 2.7 into 2 without a
+    word. Integer advantages, weights and masks lose nothing and are INP007. Evidence: documented (Datum
+    page).
     """
     tensor = batch.tensor(field)
     if field in batch.loss.int64:
@@ -130,7 +132,10 @@ def _shape(batch: Batch, field: str, datum: int) -> Mapping[str, Any]:
     if rank not in allowed:
         wanted = " or ".join({0: "a scalar", 1: "(N,)", 2: "(N, K)"}[r] for r in allowed)
         if rank == 2:
-            return {"problem": f"shape ({int(tensor.rows[datum])}, {int(tensor.width[datum])})", "expected": wanted}
+            return {
+                "problem": f"shape ({int(tensor.rows[datum])}, {int(tensor.width[datum])})",
+                "expected": wanted,
+            }
         return {"problem": f"{rank} dimension{'s' * (rank != 1)}", "expected": wanted}
     return {"problem": f"{count} value{'s' * (count != 1)}", "expected": "as many as the shape says"}
 
@@ -148,8 +153,16 @@ def _shape(batch: Batch, field: str, datum: int) -> Mapping[str, Any]:
         case(),
         case(
             {
-                "loss_fn_inputs.target_tokens": {"data": [12, 0, 13, 0, 21, 0, 22, 0, 2, 0], "dtype": "int64", "shape": [5, 2]},
-                "loss_fn_inputs.weights": {"data": [0.0] * 4 + [1.0, 0.0] * 3, "dtype": "float32", "shape": [5, 2]},
+                "loss_fn_inputs.target_tokens": {
+                    "data": [12, 0, 13, 0, 21, 0, 22, 0, 2, 0],
+                    "dtype": "int64",
+                    "shape": [5, 2],
+                },
+                "loss_fn_inputs.weights": {
+                    "data": [0.0] * 4 + [1.0, 0.0] * 3,
+                    "dtype": "float32",
+                    "shape": [5, 2],
+                },
             },
             loss="cross_entropy",
         ),
@@ -192,7 +205,9 @@ def measured(batch: Batch) -> Mask:
     evidence="documented",
     good=[case()],
     bad=[
-        case({"loss_fn_inputs.logprobs": {"data": [-0.125, -0.375, -0.625], "dtype": "float32", "shape": [3]}}),
+        case(
+            {"loss_fn_inputs.logprobs": {"data": [-0.125, -0.375, -0.625], "dtype": "float32", "shape": [3]}}
+        ),
         case({"model_input.chunks.0.tokens.5": 2, "model_input_spans.1.length": 3}),
     ],
 )
@@ -200,9 +215,9 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
     """A loss input has more or fewer rows than model_input has positions.
 
     Input and targets are shifted by one against each other, so both are one shorter than the full sequence:
-    model_input keeps its last token, or logprobs cover the completion alone, or text was tokenised again. Build
-    all of them from the same full sequence: input = F[:-1], targets = F[1:]. Datums with an image of unknown
-    length cannot be measured and are not judged. Evidence: documented (Datum page).
+    model_input keeps its last token, or logprobs cover the completion alone, or text was tokenised again.
+    Build all of them from the same full sequence: input = F[:-1], targets = F[1:]. Datums with an image of
+    unknown length cannot be measured and are not judged. Evidence: documented (Datum page).
     """
     tensor = batch.tensor(field)
     valid = tensor.rows == batch.lengths
@@ -236,8 +251,8 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
 def empty_datum(batch: Batch, field: str) -> Mask:
     """A datum has no positions at all.
 
-    There is nothing to train on, and servers refuse it. A rollout that ended before its first token leaves such
-    a datum behind; drop it. Evidence: observed.
+    There is nothing to train on, and servers refuse it. A rollout that ended before its first token leaves
+    such a datum behind; drop it. Evidence: observed.
     """
     return (batch.lengths > 0) | ~measured(batch)
 
@@ -253,7 +268,9 @@ def empty_datum(batch: Batch, field: str) -> Mask:
     bad=[
         case({"loss_fn_inputs.advantages": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}),
         case({"loss_fn_inputs.weights": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}, loss="cross_entropy"),
-        case({"loss_fn_inputs.sequence_ratio_mask": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}, loss="gspo"),
+        case(
+            {"loss_fn_inputs.sequence_ratio_mask": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}, loss="gspo"
+        ),
     ],
 )
 def integer_loss_input(batch: Batch, field: str) -> Verdict:
@@ -293,8 +310,9 @@ def _ratio_mask_problem(batch: Batch, field: str, datum: int) -> Mapping[str, An
 def invalid_ratio_mask(batch: Batch, field: str) -> Verdict:
     """The mask of the sequence ratio is not made of 0 and 1, or has no 1.
 
-    gspo averages the log-ratio over the mask; a fractional mask weighs tokens, and an empty one divides by zero,
-    which makes the whole loss NaN. Mark the sampled tokens with 1. Evidence: documented (Losses page, gspo).
+    gspo averages the log-ratio over the mask; a fractional mask weighs tokens, and an empty one divides by
+    zero, which makes the whole loss NaN. Mark the sampled tokens with 1. Evidence: documented (Losses page,
+    gspo).
     """
     tensor = batch.tensor(field)
     fractional = any_in_rows((tensor.values != 0) & (tensor.values != 1), tensor.offsets)

@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 
 from provenance.columns import Ints, Mask
-from provenance.rules._batch import TARGET_SPANS, Batch
+from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, case
 from provenance.rules._rule import Verdict, rule
+from provenance.rules._sides import TARGET_SPANS
 from provenance.sequences import rfc3339
 
+
 def _span_of_time(microseconds: int) -> str:
-    """A duration as hours:minutes:seconds, rounded away from the limit it is compared with."""
+    """A duration as [days d] hours:minutes:seconds, exact."""
     seconds, rest = divmod(microseconds, 1_000_000)
-    text = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    days, hours = divmod(seconds // 3600, 24)
+    if days < 3:  # the window is a day: hours say it better
+        days, hours = 0, seconds // 3600
+    text = f"{hours}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    text = f"{days} d {text}" if days else text
     return f"{text}.{rest:06}" if rest else text
 
 
@@ -42,9 +48,9 @@ def _one_record(batch: Batch) -> Mask:
 def wrong_session(batch: Batch, field: str) -> Verdict:
     """A sequence was sampled in another session than the one that trains.
 
-    Sequences exist within the session that sampled them, and a script that was restarted is a new session: what its
-    predecessor sampled cannot be named any more. Sample again, or keep the session. Evidence: documented
-    (StableReinforce page).
+    Sequences exist within the session that sampled them, and a script that was restarted is a new session:
+    what its predecessor sampled cannot be named any more. Sample again, or keep the session. Evidence:
+    documented (StableReinforce page).
     """
     return Verdict(batch.of_pairs(batch.table.session_id == batch.session), batch.of_pairs(batch.table.known))
 
@@ -82,7 +88,7 @@ def _age_and_window(batch: Batch, field: str, pair: int) -> Mapping[str, Any]:
     given=("SES001",),
     elsewhere="off",
     needs=("ledger",),
-    message="{id} was last used {age} ago, which is more than {window} (at {now}; ask about another time with --now)",
+    message="{id} was last used {age} ago, more than {window} (at {now}; --now asks about another time)",
     detail=_age_and_window,
     evidence="documented",
     good=[
@@ -98,10 +104,10 @@ def _age_and_window(batch: Batch, field: str, pair: int) -> Mapping[str, Any]:
 def expired_sequence(batch: Batch, field: str) -> Verdict:
     """A sequence was neither sampled nor trained on within the last day.
 
-    Recorded sequences can be trained on for one day, and each training request that uses one restarts it; an age of
-    exactly 24 hours is still valid. Old buffers, a queue that stalled, or a dataset kept for later. Train sooner, or
-    sample again. Stated for sequences sampled with record_stability_info and judged for those that a sampled span
-    names. Evidence: documented (StableReinforce page).
+    Recorded sequences can be trained on for one day, and each training request that uses one restarts it;
+    an age of exactly 24 hours is still valid. Old buffers, a queue that stalled, or a dataset kept for
+    later. Train sooner, or sample again. Stated for sequences sampled with record_stability_info and judged
+    for those that a sampled span names. Evidence: documented (StableReinforce page).
     """
     return Verdict(_age(batch) <= _window(batch), _expires(batch))
 
@@ -123,8 +129,8 @@ def expired_sequence(batch: Batch, field: str) -> Verdict:
 def expiring_sequence(batch: Batch, field: str) -> Verdict:
     """A sequence will expire within the hour.
 
-    Upload, queueing and a retry take time, and a request that comes too late fails. Train on it first. ``margin``
-    (3600 seconds) is how much of the day should be left. Evidence: ours.
+    Upload, queueing and a retry take time, and a request that comes too late fails. Train on it first.
+    ``margin`` (3600 seconds) is how much of the day should be left. Evidence: ours.
     """
     margin = round(batch.parameters.margin * 1_000_000)
     return Verdict(_window(batch) - _age(batch) > margin, _expires(batch))
@@ -148,8 +154,9 @@ def expiring_sequence(batch: Batch, field: str) -> Verdict:
 def future_sequence(batch: Batch, field: str) -> Verdict:
     """A sequence was sampled in the future.
 
-    A clock is wrong, a local time was stored as UTC, or seconds and milliseconds were mixed up; the day cannot be
-    judged with such a time. Five minutes between two machines' clocks (``skew``) are allowed. Evidence: ours.
+    A clock is wrong, a local time was stored as UTC, or seconds and milliseconds were mixed up; the day
+    cannot be judged with such a time. Five minutes between two machines' clocks (``skew``) are allowed.
+    Evidence: ours.
     """
     latest = batch.now + round(batch.parameters.skew * 1_000_000)
     return Verdict(batch.of_pairs(batch.table.sampled_at <= latest), _one_record(batch))
@@ -188,8 +195,9 @@ def _policy_lag(batch: Batch) -> Any:
 def stale_policy(batch: Batch, field: str) -> Verdict:
     """A sequence was sampled by weights that are many versions old.
 
-    The further the sampler lags, the noisier the ratios; asynchronous pipelines drift without noticing. Judged where
-    the ledger has numeric policy versions and ``learner_version`` and ``max_policy_lag`` are given. Evidence: ours.
+    The further the sampler lags, the noisier the ratios; asynchronous pipelines drift without noticing.
+    Judged where the ledger has numeric policy versions and ``learner_version`` and ``max_policy_lag`` are
+    given. Evidence: ours.
     """
     lags, limit = _policy_lag(batch), batch.parameters.max_policy_lag
     judged = batch.pairs.trained & _one_record(batch) & batch.of_pairs(~np.isnan(lags))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from provenance.columns import OTHER_KIND, SAMPLED, TARGETS, Ints, Mask, Spans, sums_of_rows
-from provenance.rules._batch import INPUT_SPANS, TARGET_SPANS, Batch
+from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, case
 from provenance.rules._rule import Verdict, rule
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
 _BOTH = (INPUT_SPANS, TARGET_SPANS)
 #: Lengths are capped before they are summed, so that a sum of nonsense cannot wrap around to the right one.
@@ -36,11 +37,12 @@ _CAP = 1 << 40
 def unpaired_spans(batch: Batch, field: str) -> Mask:
     """A datum has one of its two span lists and not the other.
 
-    Provenance comes as a pair: the input spans say where the input's tokens come from, the other list where the
-    targets do. An empty list counts as a list. Attach both with ``Datum.with_provenance``. Evidence: documented
-    (Datum page; the official client only asserts it).
+    Provenance comes as a pair: the input spans say where the input's tokens come from, the other list where
+    the targets do. An empty list counts as a list. Attach both with ``Datum.with_provenance``. Evidence:
+    documented (Datum page; the official client only asserts it).
     """
-    return batch.columns.input_spans.present == batch.columns.target_spans.present
+    paired: Mask = batch.columns.input_spans.present == batch.columns.target_spans.present
+    return paired
 
 
 @rule(
@@ -58,9 +60,9 @@ def unpaired_spans(batch: Batch, field: str) -> Mask:
 def missing_spans(batch: Batch, field: str) -> Mask:
     """A datum carries no spans, and the loss needs them.
 
-    stable_reinforce takes its KL term over what the spans call sampled; without spans the request is refused. The
-    sampling responses carry the sequence ids that spans name: keep them, and build both lists. Evidence: documented
-    (StableReinforce page).
+    stable_reinforce takes its KL term over what the spans call sampled; without spans the request is
+    refused. The sampling responses carry the sequence ids that spans name: keep them, and build both lists.
+    Evidence: documented (StableReinforce page).
     """
     return batch.columns.target_spans.present
 
@@ -87,9 +89,10 @@ def _covered(spans: Spans) -> Ints:
 def untiled_input(batch: Batch, field: str) -> Verdict:
     """The input spans do not add up to the length of the input.
 
-    Spans tile their field: consecutive runs, every position in exactly one, position by order. Too few positions
-    are covered after padding or after appending an EOS token; there is no span for such tokens, so they cannot be
-    trained on. The official client checks this in ``with_provenance`` only. Evidence: documented (Datum page).
+    Spans tile their field: consecutive runs, every position in exactly one, position by order. Too few
+    positions are covered after padding or after appending an EOS token; there is no span for such tokens,
+    so they cannot be trained on. The official client checks this in ``with_provenance`` only. Evidence:
+    documented (Datum page).
     """
     spans = batch.columns.input_spans
     return Verdict(_covered(spans) == batch.lengths, spans.present)
@@ -118,9 +121,9 @@ def _target_rows(batch: Batch) -> Ints:
 def untiled_targets(batch: Batch, field: str) -> Verdict:
     """The target spans do not add up to the rows of target_tokens.
 
-    See SPN003; this is the same for the other list. Copying the input spans without the shift by one is a common
-    cause: the first prompt token is no target, and the last sampled token is no input. Evidence: documented (Datum
-    page).
+    See SPN003; this is the same for the other list. Copying the input spans without the shift by one is a
+    common cause: the first prompt token is no target, and the last sampled token is no input. Evidence:
+    documented (Datum page).
     """
     spans, rows = batch.columns.target_spans, _target_rows(batch)
     return Verdict(_covered(spans) == rows, spans.present & (rows >= 0))
@@ -159,11 +162,13 @@ def _span_problem(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
 def invalid_span(batch: Batch, field: str) -> Mask:
     """A span is not one: its type, sequence_id, offset or length has no meaning.
 
-    The type is prompt or sampled, the id a non-empty string, offset and length are integers of 0 or more; offset
-    is 0 where it is left out. Evidence: documented (Datum page; the official client refuses these too).
+    The type is prompt or sampled, the id a non-empty string, offset and length are integers of 0 or more;
+    offset is 0 where it is left out. Evidence: documented (Datum page; the official client refuses these
+    too).
     """
     spans = batch.spans(field)
-    valid = (spans.kind != OTHER_KIND) & (spans.sequence >= 0) & (spans.start >= 0) & (spans.length >= 0)
+    valid: Mask = (spans.kind != OTHER_KIND) & (spans.sequence >= 0)
+    valid &= (spans.start >= 0) & (spans.length >= 0)
     if "" in batch.columns.ids:
         valid &= spans.sequence != batch.columns.ids.index("")
     for span in spans.notes:
@@ -190,10 +195,12 @@ def invalid_span(batch: Batch, field: str) -> Mask:
 def zero_length_span(batch: Batch, field: str) -> Mask:
     """A span covers no position.
 
-    It says nothing. SDK 0.35 and later accept it and an official recipe writes one for a one-token completion;
-    older SDKs and some servers refuse it. Leave empty spans out. Evidence: documented (SDK docstrings).
+    It says nothing. SDK 0.35 and later accept it and an official recipe writes one for a one-token
+    completion; older SDKs and some servers refuse it. Leave empty spans out. Evidence: documented (SDK
+    docstrings).
     """
-    return batch.spans(field).length >= 1
+    valid: Mask = batch.spans(field).length >= 1
+    return valid
 
 
 @rule(
@@ -232,7 +239,7 @@ def _partial(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
     spans = batch.columns.target_spans
     start, length = int(spans.start[span]), int(spans.length[span])
     whole = "its sequence, expected the whole of it"
-    if batch.sequences is not None and batch.comparable(TARGET_SPANS)[span]:
+    if batch.sequences is not None and batch.claims.comparable(TARGET_SPANS)[span]:
         whole = f"a sequence of {int(batch.table.token_length[spans.sequence[span]])}, expected all of them"
     return {"start": start, "end": start + length, "whole": whole}
 
@@ -261,15 +268,15 @@ def _partial(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
 def partial_sequence(batch: Batch, field: str) -> Verdict:
     """A sampled target span does not cover its whole sequence.
 
-    Among the targets each sampled sequence stands as one run from its first token to its last; input spans may
-    cover a part. A run that was split, a completion cut to a length limit after sampling, or an empty first
-    observation (its first token has no position that predicts it) break this. Train on the whole sequence with zero
-    advantages where it should not count. Evidence: documented (StableReinforce page).
+    Among the targets each sampled sequence stands as one run from its first token to its last; input spans
+    may cover a part. A run that was split, a completion cut to a length limit after sampling, or an empty
+    first observation (its first token has no position that predicts it) break this. Train on the whole
+    sequence with zero advantages where it should not count. Evidence: documented (StableReinforce page).
     """
     spans = batch.columns.target_spans
     valid = spans.start == 0
     if batch.sequences is not None:
-        known = batch.comparable(field)
+        known = batch.claims.comparable(field)
         sequence = spans.sequence[known]
         valid[known] &= spans.length[known] == batch.table.token_length[sequence]
     return Verdict(valid, spans.kind == SAMPLED)
@@ -290,9 +297,10 @@ def partial_sequence(batch: Batch, field: str) -> Verdict:
 def misaligned_spans(batch: Batch, field: str) -> Verdict:
     """The two span lists are not shifted by one against each other.
 
-    Target i is the token that input i + 1 holds, so where both are said to come from the same sequence they are
-    the same position of it. Target spans that were copied from the input spans, with the lengths corrected but
-    not the offsets, fail here. Needs no ledger. Evidence: documented (Datum page, next-token alignment).
+    Target i is the token that input i + 1 holds, so where both are said to come from the same sequence they
+    are the same position of it. Target spans that were copied from the input spans, with the lengths
+    corrected but not the offsets, fail here. Needs no ledger. Evidence: documented (Datum page, next-token
+    alignment).
     """
     shifted = batch.shifted
     applies = shifted.over(shifted.same_source)
@@ -341,8 +349,8 @@ def misaligned_spans(batch: Batch, field: str) -> Verdict:
 def discontiguous_spans(batch: Batch, field: str) -> Verdict:
     """Two adjacent spans name the same sequence, and the second does not continue the first.
 
-    The middle of a prompt was cut out to fit a length limit, or spans were merged in the wrong order. Each span may
-    be right and the text still skips. Evidence: ours.
+    The middle of a prompt was cut out to fit a length limit, or spans were merged in the wrong order. Each
+    span may be right and the text still skips. Evidence: ours.
     """
     spans = batch.spans(field)
     follows = np.zeros(len(spans.kind), np.bool_)

@@ -20,7 +20,11 @@ _WITH_IMAGE = [
     _IMAGE,
     {"type": "encoded_text", "tokens": [13, 21, 22]},
 ]
-_SEEN = {"model_input.chunks": _WITH_IMAGE, "loss_fn_inputs.target_tokens.data.0": 0, "sequences.0.prompt_tokens.1": -1}
+_SEEN = {
+    "model_input.chunks": _WITH_IMAGE,
+    "loss_fn_inputs.target_tokens.data.0": 0,
+    "sequences.0.prompt_tokens.1": -1,
+}
 
 
 def _id_and_bound(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
@@ -52,9 +56,10 @@ def _id_and_bound(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
 def token_out_of_range(batch: Batch, field: str) -> Verdict:
     """A token id is negative, null, too large for int32, or not in the vocabulary.
 
-    -100 is a label for ignored positions in other frameworks; Tinker scores by advantages and weights and looks
-    every id up. An id beyond the vocabulary is another tokenizer's. Use the true next token as the target (0
-    where the position is no text). The upper bound is checked where ``vocab_size`` is given. Evidence: observed.
+    -100 is a label for ignored positions in other frameworks; Tinker scores by advantages and weights and
+    looks every id up. An id beyond the vocabulary is another tokenizer's. Use the true next token as the
+    target (0 where the position is no text). The upper bound is checked where ``vocab_size`` is given.
+    Evidence: observed.
     """
     if field == "model_input":
         return Verdict(batch.readable_tokens, batch.columns.text)
@@ -76,11 +81,12 @@ def token_out_of_range(batch: Batch, field: str) -> Verdict:
 def empty_text_chunk(batch: Batch, field: str) -> Mask:
     """The input has a text chunk without tokens.
 
-    It has no effect, an official recipe leaves one behind for a one-token completion, and a public report has a
-    server refusing it. Append a chunk only when there are tokens. Evidence: observed.
+    It has no effect, an official recipe leaves one behind for a one-token completion, and a public report
+    has a server refusing it. Append a chunk only when there are tokens. Evidence: observed.
     """
     chunks = batch.columns.chunks
-    return (chunks.kind != TEXT) | (chunks.length > 0)
+    valid: Mask = (chunks.kind != TEXT) | (chunks.length > 0)
+    return valid
 
 
 @rule(
@@ -93,14 +99,16 @@ def empty_text_chunk(batch: Batch, field: str) -> Mask:
     good=[case(_SEEN)],
     bad=[
         case({**_SEEN, "model_input.chunks.1": {**_IMAGE, "expected_tokens": None}}),
-        case({**_SEEN, "model_input.chunks.1": {k: v for k, v in _POINTER.items() if k != "expected_tokens"}}),
+        case(
+            {**_SEEN, "model_input.chunks.1": {k: v for k, v in _POINTER.items() if k != "expected_tokens"}}
+        ),
     ],
 )
 def unknown_chunk_length(batch: Batch, field: str) -> Verdict:
     """An image does not say how many positions it takes, in a datum that carries spans.
 
-    Spans and loss inputs count image positions too, so nothing can be compared with an input of unknown length.
-    Set ``expected_tokens``. In a datum without spans it is optional; lengths are then not checked.
+    Spans and loss inputs count image positions too, so nothing can be compared with an input of unknown
+    length. Set ``expected_tokens``. In a datum without spans it is optional; lengths are then not checked.
     Evidence: documented (Datum page: the length of an image chunk is its expected_tokens).
     """
     columns = batch.columns
@@ -126,7 +134,8 @@ def untrainable_chunk(batch: Batch, field: str) -> Mask:
     Such a pointer is fine for sampling; the official client cannot encode it in a training request. Load the
     image and use an image chunk with its bytes. Evidence: observed.
     """
-    return batch.columns.chunks.kind != IMAGE_POINTER
+    valid: Mask = batch.columns.chunks.kind != IMAGE_POINTER
+    return valid
 
 
 def _next_input(batch: Batch, field: str, position: int) -> Mapping[str, Any]:
@@ -147,8 +156,8 @@ def _next_input(batch: Batch, field: str, position: int) -> Mapping[str, Any]:
 def target_not_shifted(batch: Batch, field: str) -> Verdict:
     """A target differs from the next input token, though both are said to be the same sampled token.
 
-    One of the two was edited or cut without the other: targets were not shifted, or the text was tokenised again
-    for one of them. Take both from one sequence, input = F[:-1] and targets = F[1:]. Needs no ledger.
+    One of the two was edited or cut without the other: targets were not shifted, or the text was tokenised
+    again for one of them. Take both from one sequence, input = F[:-1] and targets = F[1:]. Needs no ledger.
     Evidence: ours.
     """
     shifted = batch.shifted
@@ -174,16 +183,27 @@ def target_not_shifted(batch: Batch, field: str) -> Verdict:
     ],
     bad=[
         case(
-            {"model_input_spans": DROP, "loss_fn_input_spans": DROP, "loss_fn_inputs.target_tokens.data.2": 99},
+            {
+                "model_input_spans": DROP,
+                "loss_fn_input_spans": DROP,
+                "loss_fn_inputs.target_tokens.data.2": 99,
+            },
             loss="importance_sampling",
         ),
         case(
-            {"model_input_spans": DROP, "loss_fn_input_spans": DROP, "loss_fn_inputs.target_tokens.data.3": 99},
+            {
+                "model_input_spans": DROP,
+                "loss_fn_input_spans": DROP,
+                "loss_fn_inputs.target_tokens.data.3": 99,
+            },
             loss="cross_entropy",
         ),
         case(
             {
-                "model_input_spans": [{"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 3}, {"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 2}],
+                "model_input_spans": [
+                    {"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 3},
+                    {"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 2},
+                ],
                 "model_input.chunks.0.tokens": [11, 12, 13, 11, 12],
             }
         ),
@@ -192,12 +212,14 @@ def target_not_shifted(batch: Batch, field: str) -> Verdict:
 def target_not_next_input(batch: Batch, field: str) -> Verdict:
     """A scored target is not the token that the input continues with.
 
-    Where spans do not settle it (TOK005), a target that is scored, by a sampled span or, without spans, by a
-    nonzero advantage or weight, should be the next input token. Alternative-token targets are legal, so this is
-    a warning. Not judged for (N, K) targets. Evidence: ours.
+    Where spans do not settle it (TOK005), a target that is scored, by a sampled span or, without spans, by
+    a nonzero advantage or weight, should be the next input token. Alternative-token targets are legal, so
+    this is a warning. Not judged for (N, K) targets. Evidence: ours.
     """
     shifted = batch.shifted
-    scored = batch.sampled if batch.with_spans is None else np.where(batch.with_spans, batch.sampled, batch.signal)
+    scored = (
+        batch.sampled if batch.with_spans is None else np.where(batch.with_spans, batch.sampled, batch.signal)
+    )
     applies = scored & batch.next_is_token & ~shifted.over(shifted.same_place & shifted.sampled)
     if batch.scalar_positions is not None:
         applies &= batch.scalar_positions

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from provenance.columns import SAMPLED, TARGETS, Mask
-from provenance.rules._batch import TARGET_SPANS, Batch
+from provenance.rules._batch import Batch
 from provenance.rules._examples import case
 from provenance.rules._rule import EVERY_INPUT, Verdict, rule
+from provenance.rules._sides import TARGET_SPANS
 
 
 def _null_or_number(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
@@ -39,8 +40,8 @@ def non_finite_value(batch: Batch, field: str) -> Mask:
     """A loss input holds NaN, an infinity, or null.
 
     A mask does not help: NaN * 0 is NaN, so unscored positions count as well. Advantages of a group without
-    variance (0/0), logprobs of tokens that top-p removed (-inf), null from a server that could not encode NaN, and
-    numbers beyond float32 are the usual sources. The official client turns None into NaN silently.
+    variance (0/0), logprobs of tokens that top-p removed (-inf), null from a server that could not encode
+    NaN, and numbers beyond float32 are the usual sources. The official client turns None into NaN silently.
     Evidence: observed.
     """
     tensor = batch.tensor(field)
@@ -64,8 +65,9 @@ def non_finite_value(batch: Batch, field: str) -> Mask:
 def positive_logprob(batch: Batch, field: str) -> Mask:
     """A logprob is above 0, which no probability has.
 
-    Raw logits, probabilities, or negated logprobs were stored instead. Rounding may leave a value just above 0, so
-    ``tolerance`` (1e-4) is allowed. Take the logprobs that the sampler returned. Evidence: ours.
+    Raw logits, probabilities, or negated logprobs were stored instead. Rounding may leave a value just
+    above 0, so ``tolerance`` (1e-4) is allowed. Take the logprobs that the sampler returned. Evidence:
+    ours.
     """
     below: Mask = batch.tensor(field).values <= np.float32(batch.parameters.tolerance)
     return below
@@ -93,9 +95,9 @@ def positive_logprob(batch: Batch, field: str) -> Mask:
 def placeholder_logprobs(batch: Batch, field: str) -> Verdict:
     """A long sampled run has nothing but zeros as logprobs.
 
-    A single 0.0 is common, a token can be certain; 32 in a row (``placeholder_run``) are a placeholder that somebody
-    wrote before the real values, or a server that was not asked for logprobs. The ratio to the sampler is then wrong
-    everywhere. Not reported where the ledger recorded the same zeros. Evidence: ours.
+    A single 0.0 is common, a token can be certain; 32 in a row (``placeholder_run``) are a placeholder that
+    somebody wrote before the real values, or a server that was not asked for logprobs. The ratio to the
+    sampler is then wrong everywhere. Not reported where the ledger recorded the same zeros. Evidence: ours.
     """
     spans, starts = batch.spans(TARGET_SPANS), batch.target_starts
     applies = (spans.kind == SAMPLED) & (spans.length >= max(1, batch.parameters.placeholder_run))
@@ -111,7 +113,7 @@ def placeholder_logprobs(batch: Batch, field: str) -> Verdict:
 
 
 def _recorded_zeros(batch: Batch, span: int) -> bool:
-    if batch.sequences is None or not batch.verifiable(TARGET_SPANS)[span]:
+    if batch.sequences is None or not batch.claims.verifiable(TARGET_SPANS)[span]:
         return False
     spans = batch.spans(TARGET_SPANS)
     start, length = int(spans.start[span]), int(spans.length[span])

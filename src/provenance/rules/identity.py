@@ -1,0 +1,272 @@
+"""SEQ: the tokens, logprobs and contexts of a datum, held against what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from provenance.columns import SAMPLED, TARGETS, Mask, any_in_rows
+from provenance.rules._batch import Batch
+from provenance.rules._examples import case
+from provenance.rules._rule import Verdict, rule
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
+
+_FIVE_SAMPLED = {
+    "loss_fn_input_spans": [{"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 5}],
+    "model_input_spans": [
+        {"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 1},
+        {"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 4},
+    ],
+    "sequences.0.prompt_tokens": [11],
+    "sequences.0.tokens": [12, 13, 21, 22, 2],
+    "sequences.0.logprobs": [-0.5, -0.25, -0.125, -0.375, -0.625],
+}
+
+
+def _recorded_token(batch: Batch, field: str, position: int) -> Mapping[str, Any]:
+    claimed, _ = batch.claims.claimed_tokens(INPUT_SPANS if side_of(field) == "input" else TARGET_SPANS)
+    return {"recorded": int(claimed[position])}
+
+
+@rule(
+    "SEQ003",
+    at="position",
+    over=("model_input",),
+    given=("SEQ002", "SEQ008", "TOK001"),
+    needs=("ledger",),
+    message="{value} is not the recorded token {recorded}",
+    detail=_recorded_token,
+    evidence="ours",
+    good=[case(), case(turns="multi")],
+    bad=[case({"model_input.chunks.0.tokens.1": 99}), case({"model_input.chunks.0.tokens.3": 99})],
+)
+def input_token_mismatch(batch: Batch, field: str) -> Verdict:
+    """An input token is not the one that was recorded at the place its span claims.
+
+    The text was decoded and tokenised again, a chat template rendered the history differently, or ids were
+    edited. The model is then trained on something that it neither saw nor said. Carry token ids through,
+    never text. Where the input is no text the record holds -1. Evidence: ours (a span's claim is
+    documented, that it is checked is not).
+    """
+    claimed, compared = batch.claims.claimed_tokens(INPUT_SPANS)
+    if batch.scalar_positions is not None:
+        compared = batch.scalar_positions if compared is None else compared & batch.scalar_positions
+    return Verdict(batch.columns.tokens == claimed, compared)
+
+
+@rule(
+    "SEQ004",
+    at="position",
+    over=(TARGETS,),
+    given=("SEQ002", "SEQ008", "TOK001", "TOK005", "VAL001"),
+    needs=("ledger",),
+    message="{value} is not the sampled token {recorded}",
+    detail=_recorded_token,
+    evidence="ours",
+    good=[case(), case({"loss_fn_inputs.target_tokens.data.0": 0})],
+    bad=[case({"loss_fn_inputs.target_tokens.data.4": 99})],
+)
+def sampled_target_mismatch(batch: Batch, field: str) -> Verdict:
+    """A target under a sampled span is not the token that was sampled.
+
+    The loss would raise or lower the probability of a token the model never emitted, with the logprob of
+    another. Targets that were not shifted, retokenised text, or a replaced stop token. Use the ids that
+    sampling returned. Evidence: ours.
+    """
+    same, compared = batch.claims.target_claims
+    return Verdict(same, batch.sampled if compared is None else batch.sampled & compared)
+
+
+@rule(
+    "SEQ005",
+    at="position",
+    over=(TARGETS,),
+    given=("SEQ002", "SEQ008", "TOK001", "TOK005", "VAL001"),
+    severity="warning",
+    needs=("ledger",),
+    message="{value} is not the prompt token {recorded}",
+    detail=_recorded_token,
+    evidence="observed",
+    good=[case()],
+    bad=[case({"loss_fn_inputs.target_tokens.data": [0, 0, 21, 22, 2]})],
+)
+def prompt_target_mismatch(batch: Batch, field: str) -> Verdict:
+    """A target under a prompt span is not the recorded prompt token.
+
+    An official recipe writes 0 there, so this is a warning: nothing is trained at such positions as long as
+    their advantage is 0. If the ids are no placeholders the prompt was tokenised again. Not judged where
+    the recorded prompt is no text. Evidence: observed.
+    """
+    same, compared = batch.claims.target_claims
+    applies = ~batch.sampled if compared is None else ~batch.sampled & compared
+    if batch.with_spans is not None:
+        applies &= batch.with_spans
+    if batch.columns.text is not None:
+        claimed, _ = batch.claims.claimed_tokens(TARGET_SPANS)
+        applies &= claimed >= 0
+    return Verdict(same, applies)
+
+
+@rule(
+    "SEQ006",
+    at="position",
+    over=("logprobs",),
+    given=("SEQ002", "SEQ008", "VAL001", "VAL002"),
+    severity="warning",
+    needs=("ledger",),
+    message="{value} differs from the recorded logprob {recorded}",
+    detail=lambda batch, field, position: _recorded_logprob(batch, position),
+    evidence="documented",
+    good=[case({"loss_fn_inputs.logprobs.data.2": -0.1255})],
+    bad=[case({"loss_fn_inputs.logprobs.data.3": -0.5})],
+)
+def logprob_mismatch(batch: Batch, field: str) -> Verdict:
+    """A logprob under a sampled target span differs from what the sampler returned.
+
+    The loss needs the sampler's own logprobs; values recomputed by another engine are close but not these,
+    and the difference is the very thing that the KL term measures. The tolerance admits a round trip
+    through bfloat16. Pass on what sampling returned. Evidence: documented (Losses page: logprobs are those
+    of the sampler).
+    """
+    differences = batch.claims.logprob_differences
+    limit = differences.limit(batch.parameters.logprob_abs, batch.parameters.logprob_rel)
+    return Verdict(
+        batch.spread(differences.position, ~(differences.absolute > limit)),
+        batch.mark(differences.position, differences.finite),
+    )
+
+
+def _recorded_logprob(batch: Batch, position: int) -> Mapping[str, Any]:
+    differences = batch.claims.logprob_differences
+    at = int(np.searchsorted(differences.position, position))
+    return {"recorded": float(differences.recorded[at])}
+
+
+def _context(batch: Batch, span: int) -> tuple[Any, Any]:
+    """The input before a target span's first token, and the prompt recorded for its sequence."""
+    start = int(batch.target_starts[span])
+    first = int(batch.columns.offsets[np.searchsorted(batch.columns.offsets, start, "right") - 1])
+    return (
+        batch.columns.tokens[first : start + 1],
+        batch.table.prompt(int(batch.columns.target_spans.sequence[span])),
+    )
+
+
+def _context_difference(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
+    given, recorded = _context(batch, span)
+    common = min(len(given), len(recorded))
+    different = np.flatnonzero(given[:common] != recorded[:common])
+    where = f", first difference at {int(different[0])}" if len(different) else ""
+    return {"given": len(given), "recorded": len(recorded), "where": where}
+
+
+def _context_in_doubt(batch: Batch) -> Mask:
+    """(n,): an input token is no token, or an input span claims what its record does not have."""
+    columns = batch.columns
+    overrun = batch.claims.comparable(INPUT_SPANS) & ~batch.claims.claim_in_range(INPUT_SPANS)
+    doubt = any_in_rows(overrun, columns.input_spans.offsets)
+    if batch.readable_tokens is not None:
+        unreadable = ~batch.readable_tokens if columns.text is None else ~batch.readable_tokens & columns.text
+        doubt |= any_in_rows(unreadable, columns.offsets)
+    return doubt
+
+
+@rule(
+    "SEQ011",
+    at="span",
+    over=(TARGET_SPANS,),
+    given=("SEQ002", "SEQ003"),
+    severity="warning",
+    needs=("ledger",),
+    message="the input before it ({given} tokens) is not the prompt it was sampled from ({recorded}){where}",
+    detail=_context_difference,
+    evidence="ours",
+    good=[case(), case(turns="multi")],
+    bad=[
+        case(
+            {
+                "sequences.0.prompt_tokens": [90, 11, 12, 13],
+                "model_input_spans.0.offset": 1,
+                "loss_fn_input_spans.0.offset": 2,
+            }
+        ),
+        case({"sequences.1.prompt_tokens": [11, 12, 21, 99, 31, 32]}, turns="multi"),
+    ],
+)
+def context_mismatch(batch: Batch, field: str) -> Verdict:
+    """A sequence is trained under another context than it was sampled in.
+
+    Every token and span may be right and the condition still wrong: a system prompt left out, the oldest
+    turns cut, reasoning removed from the history. The learner then scores the tokens under a context the
+    sampler never saw. Start a new datum where a prompt does not extend the tokens so far. Evidence: ours.
+    """
+    spans = batch.columns.target_spans
+    applies = (
+        (spans.kind == SAMPLED) & (spans.start == 0) & (spans.length > 0) & batch.claims.verifiable(field)
+    )
+    applies &= ~np.repeat(_context_in_doubt(batch), np.diff(spans.offsets))
+    valid = np.ones(len(applies), np.bool_)
+    chosen = np.flatnonzero(applies)
+    starts = batch.target_starts[chosen]
+    firsts = batch.columns.offsets[np.searchsorted(batch.columns.offsets, starts, "right") - 1]
+    sequences = spans.sequence[chosen]
+    whole = starts + 1 - firsts == batch.table.prompt_length[sequences]
+    valid[chosen] = whole
+    tokens, pool = batch.columns.tokens, batch.table.pool
+    prompts = batch.table.prompt_start[sequences]
+    for span, first, start, prompt in zip(
+        chosen[whole].tolist(),
+        firsts[whole].tolist(),
+        starts[whole].tolist(),
+        prompts[whole].tolist(),
+        strict=True,
+    ):
+        given = tokens[first : start + 1]
+        valid[span] = np.array_equal(given, pool[prompt : prompt + len(given)])
+    return Verdict(valid, applies)
+
+
+@rule(
+    "SEQ012",
+    at="span",
+    over=("logprobs",),
+    given=("SEQ002", "SEQ008", "VAL001"),
+    elsewhere="warning",
+    needs=("ledger",),
+    message="the logprobs differ from the recorded ones by {mean:.3g} nat on average over {count} tokens",
+    detail=lambda batch, field, span: {
+        "mean": _mean_difference(batch)[span],
+        "count": int(batch.columns.target_spans.length[span]),
+    },
+    evidence="ours",
+    good=[
+        case(),
+        case({**_FIVE_SAMPLED, "loss_fn_inputs.logprobs.data": [-0.5, -0.25, -0.125, -0.375, -1.0]}),
+    ],
+    bad=[
+        case({**_FIVE_SAMPLED, "loss_fn_inputs.logprobs.data": [-2.0, -1.5, -0.125, -0.5, -0.0]}),
+    ],
+)
+def foreign_logprobs(batch: Batch, field: str) -> Verdict:
+    """The logprobs of a whole sampled run are not those of its sequence.
+
+    Single values may differ by numerics (SEQ006). A mean difference above half a nat over four or more
+    tokens means a shift by one, another sequence's values, or another model's. Evidence: ours.
+    """
+    spans = batch.columns.target_spans
+    means = _mean_difference(batch)
+    long_enough = spans.length >= max(1, batch.parameters.foreign_run)
+    return Verdict(~(means > batch.parameters.foreign_logprobs), ~np.isnan(means) & long_enough)
+
+
+def _mean_difference(batch: Batch) -> Any:
+    """(s,): mean absolute difference over each target span, NaN where it cannot be compared."""
+    differences = batch.claims.logprob_differences
+    means = np.full(len(batch.columns.target_spans.kind), np.nan)
+    if len(differences.span):
+        firsts = np.cumsum(differences.length) - differences.length
+        sums = np.add.reduceat(differences.absolute, firsts, dtype=np.float64)
+        means[differences.span] = sums / differences.length
+    return means
