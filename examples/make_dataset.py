@@ -1,14 +1,16 @@
-"""Write a small valid dataset and the record of what was sampled: the files the README checks.
+"""Write a small valid dataset, the record of what was sampled, and the same dataset broken in three ways.
 
     python examples/make_dataset.py [FOLDER]
 
-Three rollouts of a toy environment that asks for a sum and, in a second turn, for the proof. Tokens and logprobs
+Rollouts of a toy environment that asks for a sum and, in a second turn, for the proof. Tokens and logprobs
 stand for what a sampler returned; what matters is how datums and spans are built from them.
 """
 
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import provenance
 from provenance import Datum, ModelInput, PromptProvenanceSpan, SampledProvenanceSpan, SampledSequence
@@ -54,7 +56,7 @@ def single_turn(answer: SampledSequence, advantage: float) -> Datum:
 
 
 def two_turns(first: SampledSequence, second: SampledSequence, advantage: float) -> Datum:
-    """The second prompt extends the first turn; what the environment added is prompt of the second request."""
+    """The second prompt extends the first turn; what the environment added is prompt of that request."""
     p, s1, s2 = len(first.prompt_tokens), len(first.tokens), len(second.tokens)
     full = second.prompt_tokens.tolist() + second.tokens.tolist()
     added = len(second.prompt_tokens) - p - s1
@@ -81,6 +83,18 @@ def two_turns(first: SampledSequence, second: SampledSequence, advantage: float)
     )
 
 
+def break_datums(datums: list[Datum]) -> list[dict[str, Any]]:
+    """Three faults as pipelines make them, in the JSON shape: the models would refuse none of them."""
+    mask, retokenized, shifted = (json.loads(datum.model_dump_json()) for datum in (*datums, datums[1]))
+    mask["loss_fn_inputs"]["advantages"]["data"] = [0.0, 0.0] + [
+        0.5
+    ] * 8  # the mask covers the environment's tokens
+    retokenized["model_input"]["chunks"][0]["tokens"][3] = 99  # the text was encoded again
+    retokenized["loss_fn_inputs"]["target_tokens"]["data"][2] = 99
+    shifted["loss_fn_inputs"]["logprobs"]["data"] = [0.0, -3.1, -0.02, 0.0]  # logprobs are off by one
+    return [mask, retokenized, shifted]
+
+
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     right = sampled("sum:0", [5, 17, 9], [26, 2], [-0.05, -0.01])
@@ -89,7 +103,8 @@ def main(folder: Path) -> None:
     datums = [two_turns(right, proof, 0.5), single_turn(wrong, -0.5)]
     provenance.write_datums(datums, folder / "datums.jsonl")
     provenance.write_sequences([right, wrong, proof], folder / "sequences.jsonl")
-    print(f"wrote {folder / 'datums.jsonl'} and {folder / 'sequences.jsonl'}")
+    provenance.write_datums(break_datums(datums), folder / "broken.jsonl")
+    print(f"wrote datums.jsonl, broken.jsonl and sequences.jsonl in {folder}")
 
 
 if __name__ == "__main__":

@@ -154,6 +154,6 @@ class ValidatedBatch:
 
     def __repr__(self) -> str:
         return (
-            f"<ValidatedBatch of {len(self)} datums, {len(self._tokens)} positions, "
+            f"<ValidatedBatch of {len(self)} datum{'s' * (len(self) != 1)}, {len(self._tokens)} positions, "
             f"{self._contract.loss.name}, session {self._session!r}>"
         )

@@ -8,7 +8,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
@@ -56,7 +56,7 @@ class Contract:
     @classmethod
     def of(cls, contract: Contract | str) -> Contract:
         """A contract as it is, or the one of the loss of that name."""
-        return contract if isinstance(contract, Contract) else cls.for_loss(contract)
+        return contract if isinstance(contract, Contract) else _of_name(contract, len(registry()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Contract:
@@ -167,6 +167,12 @@ class Contract:
             "severity": {code: s.value for code, s in sorted(self.overrides.items())},
             "parameters": self.parameters.changed(),
         }
+
+
+@lru_cache(maxsize=16)
+def _of_name(name: str, rules: int) -> Contract:
+    """A loss's contract, which keeps its severities; ``rules`` makes a rule added later count."""
+    return Contract.for_loss(name)
 
 
 def expand_codes(names: Iterable[str]) -> list[str]:

@@ -90,7 +90,7 @@ def _judge(batch: Batch, rule: Rule, field: str, excluded: Mask | None) -> Findi
     if valid is None:
         failing = np.zeros(0, np.int64)
     else:
-        failing = np.flatnonzero(~valid if applies is None else applies & ~valid)
+        failing = (~valid if applies is None else applies > valid).nonzero()[0]
     judged = size(batch, rule.at, field) if applies is None else int(np.count_nonzero(applies))
     return Finding(rule, field, batch, failing, judged)
 

@@ -11,6 +11,8 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from provenance.columns import Mask
@@ -54,7 +56,7 @@ Judge = Callable[["Batch", str], "Mask | Verdict"]
 Detail = Callable[["Batch", str, int], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
     """One rule of the contract, complete."""
 
@@ -250,19 +252,25 @@ def registry() -> Mapping[str, Rule]:
     Raises:
         TypeError: a rule is given one that is not declared, or, in a circle, itself.
     """
+    return _ordered(tuple(_registry.values()))
+
+
+@lru_cache(maxsize=4)
+def _ordered(rules: tuple[Rule, ...]) -> Mapping[str, Rule]:
+    by_code = {rule.code: rule for rule in sorted(rules, key=lambda rule: rule.code)}
     ordered: dict[str, Rule] = {}
 
     def place(code: str, path: tuple[str, ...]) -> None:
         if code in ordered:
             return
-        if code in path or code not in _registry:
+        if code in path or code not in by_code:
             raise TypeError(
                 f"rule {path[-1]}: 'given' names {code}, which is not declared or leads back to it"
             )
-        for needed in _registry[code].given:
+        for needed in by_code[code].given:
             place(needed, (*path, code))
-        ordered[code] = _registry[code]
+        ordered[code] = by_code[code]
 
-    for code in sorted(_registry):
+    for code in by_code:
         place(code, ())
-    return ordered
+    return MappingProxyType(ordered)

@@ -141,7 +141,7 @@ def logprob_mismatch(batch: Batch, field: str) -> Verdict:
 def _recorded_logprob(batch: Batch, position: int) -> Mapping[str, Any]:
     differences = batch.claims.logprob_differences
     at = int(np.searchsorted(differences.position, position))
-    return {"recorded": float(differences.recorded[at])}
+    return {"recorded": str(differences.recorded[at])}
 
 
 def _context(batch: Batch, span: int) -> tuple[Any, Any]:
