@@ -1,0 +1,5 @@
+"""``python -m provenance``: the command line."""
+
+from provenance.cli import main
+
+main()

@@ -1,0 +1,68 @@
+"""A bar on stderr while a check runs, for people who watch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, Self
+
+from provenance.reports.text import count, escape
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from provenance.engine import Progress
+
+__all__ = ["ProgressBar"]
+
+#: A check shorter than this, in seconds, shows no bar (and does not wait for rich to load).
+_PATIENCE: Final = 0.5
+
+
+class ProgressBar:
+    """Called with the engine's progress; opens the bar when the check turns out to take a while."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._bar: Bar | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show how far the check has come."""
+        if self._bar is None:
+            if time.monotonic() - self._started < _PATIENCE:
+                return
+            self._bar = _open()
+            self._bar.add_task("", found="")
+        found = f"{count(progress.datums, 'datum')}, {count(progress.violations, 'violation')}"
+        self._bar.update(
+            self._bar.task_ids[0],
+            description=escape(PurePath(progress.file).name),
+            total=progress.bytes_total,
+            completed=progress.bytes_read,
+            found=found,
+        )
+
+
+def _open() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[found]}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )
+    bar.start()
+    return bar

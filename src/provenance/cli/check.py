@@ -1,0 +1,213 @@
+"""``provenance check``: files against a contract."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from provenance.cli._common import codes_of, loss_config_of, moment_of, paint_for, say, width_of
+
+if TYPE_CHECKING:
+    from provenance.contract import Contract
+    from provenance.report import Report, Violation
+
+__all__ = ["check"]
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--ledger", multiple=True, metavar="SEQUENCES", help="File of sampled sequences; repeatable.")
+@click.option("--loss", metavar="LOSS", help="The loss to train with.  [default: stable_reinforce]")
+@click.option("--session", metavar="ID", help="The training session; without it SES001 is not checked.")
+@click.option(
+    "--now",
+    callback=moment_of,
+    metavar="RFC3339",
+    help="The time to judge expiry at.  [default: the clock's]",
+)
+@click.option("--config", metavar="TOML", help="A contract file: rules, severities, parameters.")
+@click.option("--select", multiple=True, metavar="CODES", help="Only these rules or families (SPN,SEQ003).")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules or families.")
+@click.option("--vocab-size", type=click.IntRange(min=1), metavar="N", help="Token ids must be below it.")
+@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Datums must not be longer.")
+@click.option(
+    "--loss-config", multiple=True, metavar="KEY=JSON", help="Configuration of the loss; repeatable."
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="jsonl writes every violation as it is found; the others the first few of each rule.",
+)
+@click.option("--output", metavar="PATH", help="Write the report to a file, when it is complete.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    default="error",
+    show_default=True,
+    help="The least severity that makes the exit code 1.",
+)
+@click.option(
+    "--max-examples",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Violations of each rule to show; all are counted.",
+)
+@click.option(
+    "--max-line",
+    type=click.IntRange(min=1),
+    default=64 << 20,
+    show_default=True,
+    metavar="BYTES",
+    help="Longest line to read.",
+)
+@click.option("--allow-empty", is_flag=True, help="Accept a dataset without datums.")
+@click.option("--no-progress", "-q", "quiet", is_flag=True, help="No progress bar and no notes.")
+def check(
+    *,
+    data: tuple[str, ...],
+    ledger: tuple[str, ...],
+    loss: str | None,
+    session: str | None,
+    now: datetime | None,
+    config: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    vocab_size: int | None,
+    max_tokens: int | None,
+    loss_config: tuple[str, ...],
+    format_: str,
+    output: str | None,
+    fail_on: str,
+    max_examples: int,
+    max_line: int,
+    allow_empty: bool,
+    quiet: bool,
+) -> int:
+    """Check DATA, files of datums, against the contract of a loss.
+
+    DATA are paths, patterns like 'rollouts/*.parquet', or - for JSONL on stdin.
+    """
+    parameters = {"vocab_size": vocab_size, "max_tokens": max_tokens}
+    loss_configuration = loss_config_of(loss_config)
+
+    from provenance import engine
+    from provenance.cli._output import open_output
+    from provenance.cli._progress import ProgressBar
+    from provenance.reports.text import count, verdict
+
+    contract = _contract(
+        loss,
+        config,
+        codes_of(select),
+        codes_of(ignore),
+        {name: value for name, value in parameters.items() if value is not None},
+    )
+    arguments: dict[str, Any] = {
+        "data": list(data),
+        "contract": contract,
+        "ledger": list(ledger) or None,
+        "session": session,
+        "now": now,
+        "loss_config": loss_configuration,
+        "allow_empty": allow_empty,
+        "max_line": max_line,
+    }
+    with open_output(output) as stream:
+        # Violations that stream to the same terminal would tear the bar.
+        watched = sys.stderr.isatty() and not (format_ == "jsonl" and stream.isatty())
+        report: Report | None = None
+        with ProgressBar() if watched and not quiet else nullcontext() as bar:
+            if format_ == "jsonl":
+                errors, warnings = _stream(engine.iter_violations(on_progress=bar, **arguments), stream)
+            else:
+                report = engine.check(on_progress=bar, max_examples=max_examples, **arguments)
+                errors, warnings = report.errors, report.warnings
+        if report is not None:
+            _write(report, format_, stream)
+    if format_ == "jsonl" and not quiet:
+        _say_unchecked(contract, ledger=bool(ledger), session=session is not None)
+    if output not in (None, "-") and not quiet:
+        say("note", verdict(report) if report is not None else _outcome(errors, warnings))
+    failed = bool(errors or (warnings and fail_on == "warning"))
+    if failed and not errors and not quiet:
+        say("note", f"{count(warnings, 'warning')} and --fail-on warning make the exit code 1")
+    return int(failed)
+
+
+def _contract(
+    loss: str | None,
+    config: str | None,
+    select: list[str],
+    ignore: list[str],
+    parameters: dict[str, Any],
+) -> Contract:
+    from provenance.contract import Contract
+
+    if config is None:
+        contract = Contract.for_loss(loss or "stable_reinforce")
+    else:
+        contract = Contract.load(config)
+        if loss not in (None, contract.loss.name):
+            raise click.UsageError(
+                f"--loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}"
+            )
+    if parameters:
+        contract = contract.with_parameters(**parameters)
+    if select:
+        contract = contract.select(select)
+    if ignore:
+        contract = contract.ignore(ignore)
+    if not contract.severities:
+        raise click.UsageError("--select and --ignore leave no rule of this contract to check")
+    return contract
+
+
+def _write(report: Report, format_: str, stream: TextIO) -> None:
+    from provenance.reports.json import report_to_json
+    from provenance.reports.text import report_to_text
+
+    if format_ == "json":
+        text = report_to_json(report)
+    else:
+        text = report_to_text(report, width=width_of(stream), paint=paint_for(stream))
+    stream.write(text + "\n")
+
+
+def _stream(violations: Iterable[Violation], stream: TextIO) -> tuple[int, int]:
+    """Write each violation when it is found; the numbers of errors and warnings."""
+    from provenance.report import Severity
+    from provenance.reports.json import violation_to_line
+
+    found = {Severity.ERROR: 0, Severity.WARNING: 0, Severity.OFF: 0}
+    for violation in violations:
+        found[violation.severity] += 1
+        stream.write(violation_to_line(violation) + "\n")
+        stream.flush()
+    return found[Severity.ERROR], found[Severity.WARNING]
+
+
+def _say_unchecked(contract: Contract, **given: bool) -> None:
+    """A stream of violations has no place for what was not checked."""
+    from provenance.reports.text import count
+    from provenance.rules import CIRCUMSTANCES, registry
+
+    for need in (need for need, there in given.items() if not there):
+        codes = [code for code in contract.severities if need in registry()[code].needs]
+        if codes:
+            say("note", f"{count(len(codes), 'rule')} not checked: {CIRCUMSTANCES[need]}")
+
+
+def _outcome(errors: int, warnings: int) -> str:
+    from provenance.reports.text import count
+
+    return f"{'invalid' if errors else 'valid'}: {count(errors, 'error')}, {count(warnings, 'warning')}"
