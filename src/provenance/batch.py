@@ -107,7 +107,7 @@ class ValidatedBatch:
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The loss inputs, (p,), or (p, K) for (N, K) ones: int64 for target_tokens, float32 for the others."""
+        """The loss inputs, (p,), or (p, K) for (N, K) ones: int64 for target_tokens, else float32."""
         return self._inputs
 
     @property

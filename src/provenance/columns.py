@@ -8,6 +8,7 @@ because the rules report on it.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -34,6 +35,11 @@ PROMPT, SAMPLED, OTHER_KIND = 0, 1, 2
 UNKNOWN_LENGTH: Final = -1
 #: ``Spans.sequence`` of a span without an id.
 NO_SEQUENCE: Final = -1
+
+
+def view(buffer: bytes | bytearray | array[Any], dtype: type[np.generic]) -> Array:
+    """The elements of a buffer, without a copy."""
+    return np.frombuffer(buffer, dtype) if len(buffer) else np.zeros(0, dtype)
 
 
 def offsets_of(lengths: Ints) -> Ints:

@@ -171,7 +171,8 @@ class Contract:
 
 @lru_cache(maxsize=16)
 def _of_name(name: str, rules: int) -> Contract:
-    """A loss's contract, which keeps its severities; ``rules`` makes a rule added later count."""
+    """A loss's contract, kept with its severities for as long as there are that many rules."""
+    del rules
     return Contract.for_loss(name)
 
 

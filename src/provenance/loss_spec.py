@@ -56,9 +56,7 @@ LOSSES: Final[Mapping[str, LossSpec]] = {
         LossSpec(name="ppo", required=_POLICY, optional=_CLIP, config=_CLIP),
         LossSpec(name="cispo", required=_POLICY, optional=_CLIP, config=_CLIP),
         LossSpec(name="dro", required=_POLICY, config=("beta",)),
-        LossSpec(
-            name="gspo", required=(*_POLICY, "sequence_ratio_mask"), optional=_CLIP, config=_CLIP
-        ),
+        LossSpec(name="gspo", required=(*_POLICY, "sequence_ratio_mask"), optional=_CLIP, config=_CLIP),
         LossSpec(name="stable_reinforce", required=_POLICY, config=("kl_coeff",), provenance=True),
         LossSpec(name="custom", required=(), config=("loss_id",), declared=False),
     )

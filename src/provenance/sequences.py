@@ -6,16 +6,17 @@ whoever compares tokens: a start in the pool and a length. Several sequences may
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from provenance.columns import Array, Floats, Ints, Mask, offsets_of
+from provenance.columns import Array, Floats, Ints, Mask, view
 from provenance.models import SampledSequence
 
 #: An absent time or integer.
@@ -24,9 +25,50 @@ ABSENT: Final = np.iinfo(np.int64).min
 Texts = npt.NDArray[np.object_]
 
 
+_PLACE_BITS: Final = 32
+
+
+class Pool:
+    """Numbers in segments that are appended and never moved, so that a ledger grows without copying itself.
+
+    An address is the segment's number times 2^32 plus the place in it; the numbers of one sequence lie in one
+    segment, so that address plus offset is an address.
+    """
+
+    def __init__(self, *segments: Array) -> None:
+        self._segments = list(segments)
+
+    def append(self, segment: Array) -> int:
+        """Add a segment, which must not change any more, and return the address of its first number."""
+        self._segments.append(segment)
+        return (len(self._segments) - 1) << _PLACE_BITS
+
+    def slices(self, starts: Ints, lengths: Ints) -> list[Array]:
+        """Views of [start, start + length), one for each."""
+        segments = self._segments
+        if len(segments) == 1:
+            (pool,) = segments
+            return [pool[a:b] for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
+        number = (starts >> _PLACE_BITS).tolist()
+        first = starts & ((1 << _PLACE_BITS) - 1)
+        bounds = zip(number, first.tolist(), (first + lengths).tolist(), strict=True)
+        return [segments[k][a:b] for k, a, b in bounds]
+
+    def slice(self, start: int, length: int) -> Array:
+        """A view of [start, start + length)."""
+        place = start & ((1 << _PLACE_BITS) - 1)
+        return self._segments[start >> _PLACE_BITS][place : place + length]
+
+    def gather(self, starts: Ints, lengths: Ints) -> Array:
+        """The numbers of all [start, start + length), one after the other."""
+        # Slices are copied whole, which is several times faster than an index for every number.
+        slices = self.slices(starts, lengths)
+        return np.concatenate(slices) if slices else self._segments[0][:0]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceTable:
-    """``n`` sequences. Starts and lengths address ``pool`` and ``logprobs``, which may hold more."""
+    """``n`` sequences. Starts are addresses in ``pool`` and ``logprobs``, which may hold more."""
 
     sequence_id: Texts
     """(n,) of str."""
@@ -59,10 +101,10 @@ class SequenceTable:
     """(n,): physical line number, from 1; 0 without one."""
     file: Texts
     """(n,) of str or None."""
-    pool: npt.NDArray[np.int32]
-    """Prompt and sampled tokens; -1 in a prompt where the position is no text."""
-    logprobs: Floats
-    """Logprobs of sampled tokens; a null was turned into NaN."""
+    pool: Pool
+    """Prompt and sampled tokens, int32; -1 in a prompt where the position is no text."""
+    logprobs: Pool
+    """Logprobs of sampled tokens, float32; a null was turned into NaN."""
     known: Mask
     """(n,): a lookup found the id; what an unknown row holds elsewhere is empty."""
     ambiguous: Mask
@@ -84,15 +126,15 @@ class SequenceTable:
 
     def prompt(self, i: int) -> npt.NDArray[np.int32]:
         """Prompt tokens of sequence ``i``, int32."""
-        return self.pool[self.prompt_start[i] : self.prompt_start[i] + self.prompt_length[i]]
+        return self.pool.slice(int(self.prompt_start[i]), int(self.prompt_length[i]))
 
     def tokens(self, i: int) -> npt.NDArray[np.int32]:
         """Sampled tokens of sequence ``i``, int32."""
-        return self.pool[self.token_start[i] : self.token_start[i] + self.token_length[i]]
+        return self.pool.slice(int(self.token_start[i]), int(self.token_length[i]))
 
     def sampled_logprobs(self, i: int) -> Floats:
         """Logprobs of the sampled tokens of sequence ``i``, float32."""
-        return self.logprobs[self.logprob_start[i] : self.logprob_start[i] + self.logprob_length[i]]
+        return self.logprobs.slice(int(self.logprob_start[i]), int(self.logprob_length[i]))
 
     def same_content(self, i: int, other: SequenceTable, j: int) -> bool:
         """Whether two records say the same, byte for byte, apart from their last use and place."""
@@ -125,25 +167,11 @@ def _equal(a: Any, b: Any) -> bool:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_FIELDS: Final = (
-    "sequence_id",
-    "session_id",
-    "sampled_at",
-    "last_used_at",
-    "record_stability_info",
-    "model",
-    "policy_version",
-    "stop_reason",
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-)
 
 
-def microseconds(moment: datetime | None) -> int:
-    """An aware time as microseconds since 1970 UTC; None is ABSENT."""
-    return ABSENT if moment is None else (moment - _EPOCH) // _MICROSECOND
+def microseconds(moment: datetime) -> int:
+    """An aware time as microseconds since 1970 UTC; finer digits are cut."""
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def rfc3339(moment: int) -> str:
@@ -151,108 +179,126 @@ def rfc3339(moment: int) -> str:
     return (_EPOCH + timedelta(microseconds=moment)).isoformat().replace("+00:00", "Z")
 
 
-class SequenceTableBuilder:
-    """Collects sequences one by one."""
+class Record(NamedTuple):
+    """One sequence as a builder takes it; arrays as the bytes of their buffers."""
 
-    def __init__(self, file: str | None = None) -> None:
+    prompt: bytes
+    """int32 ids, -1 where the position is no text."""
+    tokens: bytes
+    """int32 ids."""
+    logprobs: bytes
+    """float32, NaN for a null."""
+    sampled_at: int
+    """Microseconds since 1970 UTC."""
+    last_used_at: int
+    """Microseconds since 1970 UTC; ABSENT for none, as in top_k and seed."""
+    top_k: int
+    seed: int
+    record_stability_info: bool
+    temperature: float
+    """NaN for none, as in top_p."""
+    top_p: float
+    sequence_id: str
+    session_id: str
+    model: str | None
+    policy_version: str | None
+    stop_reason: str | None
+
+
+class TableBuilder:
+    """Collects records one by one. ``finish`` may be called once."""
+
+    def __init__(self, *, file: str | None = None) -> None:
+        self.rows = 0
+        self.stored = 0
+        """Number of tokens and logprobs, which is what memory goes into."""
         self._file = file
-        self._values: dict[str, list[Any]] = {name: [] for name in _FIELDS}
-        self._rows, self._lines = array("q"), array("q")
-        self._prompts: list[Array | Sequence[int]] = []
-        self._tokens: list[Array | Sequence[int]] = []
-        self._logprobs: list[Array | Sequence[float]] = []
+        self._pool = bytearray()
+        self._logprobs = bytearray()
+        self._numbers: array[int] = array("q")
+        self._stability = bytearray()
+        self._reals: array[float] = array("f")
+        self._texts: list[str | None] = []
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def append(
-        self,
-        *,
-        prompt: Array | Sequence[int],
-        tokens: Array | Sequence[int],
-        logprobs: Array | Sequence[float],
-        row: int = -1,
-        line: int = 0,
-        **values: Any,
-    ) -> None:
-        """Add a sequence.
-
-        Args:
-            prompt: int32 ids, -1 where the position is no text.
-            tokens: sampled int32 ids.
-            logprobs: float32, NaN for a null.
-            row: its number in its file or list.
-            line: its physical line, 0 without one.
-            values: the other fields by name, times as microseconds (ABSENT for none), None for what was
-                not recorded.
-        """
-        for name, column in self._values.items():
-            column.append(values.get(name))
-        self._rows.append(row)
-        self._lines.append(line)
-        self._prompts.append(prompt)
-        self._tokens.append(tokens)
-        self._logprobs.append(logprobs)
+    def append(self, record: Record, row: int, line: int = 0) -> None:
+        """Add a record; ``row`` is its number in its file or list, ``line`` its physical line or 0."""
+        prompt, tokens, logprobs = record.prompt, record.tokens, record.logprobs
+        # Four bytes a token, and a logprob.
+        start, sizes = len(self._pool) // 4, (len(prompt) // 4, len(tokens) // 4, len(logprobs) // 4)
+        self._numbers.extend((row, line, start, *sizes, len(self._logprobs) // 4, *record[3:7]))
+        self._stability.append(record.record_stability_info)
+        self._reals.extend(record[8:10])
+        self._texts.extend(record[10:])
+        self._pool += prompt
+        self._pool += tokens
+        self._logprobs += logprobs
+        self.stored += sum(sizes)
+        self.rows += 1
 
     def finish(self) -> SequenceTable:
-        """The table of what was added."""
-        values, n = self._values, len(self._rows)
-        prompt_length, token_length, logprob_length = (
-            np.fromiter(map(len, lists), np.int64, n) for lists in (self._prompts, self._tokens, self._logprobs)
+        """The table. Nothing is said about ids that occur twice: every row is ``known``."""
+        n = self.rows
+        row, line, start, prompt, tokens, count, logprob, sampled, used, top_k, seed = (
+            view(self._numbers, np.int64).reshape(-1, 11).T.copy()
         )
+        reals = view(self._reals, np.float32).reshape(-1, 2).T.copy()
+        texts: Texts = np.empty(len(self._texts), np.object_)
+        texts[:] = self._texts
+        sequence_id, session_id, model, policy_version, stop_reason = texts.reshape(-1, 5).T.copy()
         return SequenceTable(
-            **{name: _texts(values[name]) for name in _TEXTS},
-            **{name: _integers(values[name]) for name in _INTEGERS},
-            **{name: np.array([np.nan if v is None else v for v in values[name]], np.float32) for name in _REALS},
-            record_stability_info=np.array(values["record_stability_info"], np.bool_),
-            prompt_start=offsets_of(prompt_length)[:-1],
-            prompt_length=prompt_length,
-            token_start=offsets_of(token_length)[:-1] + prompt_length.sum(),
-            token_length=token_length,
-            logprob_start=offsets_of(logprob_length)[:-1],
-            logprob_length=logprob_length,
-            row=np.array(self._rows, np.int64),
-            line=np.array(self._lines, np.int64),
+            sequence_id=sequence_id,
+            session_id=session_id,
+            prompt_start=start,
+            prompt_length=prompt,
+            token_start=start + prompt,
+            token_length=tokens,
+            logprob_start=logprob,
+            logprob_length=count,
+            sampled_at=sampled,
+            last_used_at=used,
+            record_stability_info=view(self._stability, np.bool_),
+            model=model,
+            policy_version=policy_version,
+            stop_reason=stop_reason,
+            temperature=reals[0],
+            top_p=reals[1],
+            top_k=top_k,
+            seed=seed,
+            row=row,
+            line=line,
             file=np.full(n, self._file, np.object_),
-            pool=_joined([*self._prompts, *self._tokens], np.int32),
-            logprobs=_joined(self._logprobs, np.float32),
+            pool=Pool(view(self._pool, np.int32)),
+            logprobs=Pool(view(self._logprobs, np.float32)),
             known=np.ones(n, np.bool_),
             ambiguous=np.zeros(n, np.bool_),
             conflicting=np.zeros(n, np.bool_),
         )
 
 
-_TEXTS: Final = ("sequence_id", "session_id", "model", "policy_version", "stop_reason")
-_INTEGERS: Final = ("sampled_at", "last_used_at", "top_k", "seed")
-_REALS: Final = ("temperature", "top_p")
-
-
-def _texts(values: list[Any]) -> Texts:
-    texts = np.empty(len(values), np.object_)
-    texts[:] = values
-    return texts
-
-
-def _integers(values: list[Any]) -> Ints:
-    return np.array([ABSENT if v is None else v for v in values], np.int64)
-
-
-def _joined(lists: Sequence[Any], dtype: type[np.generic]) -> Array:
-    return np.concatenate([np.zeros(0, dtype), *(np.asarray(values, dtype) for values in lists)])
+def record_of_model(sequence: SampledSequence) -> Record:
+    """A sampled sequence as a builder takes it."""
+    return Record(
+        prompt=sequence.prompt_tokens.tobytes(),
+        tokens=sequence.tokens.tobytes(),
+        logprobs=sequence.logprobs.tobytes(),
+        sampled_at=microseconds(sequence.sampled_at),
+        last_used_at=ABSENT if sequence.last_used_at is None else microseconds(sequence.last_used_at),
+        top_k=ABSENT if sequence.top_k is None else sequence.top_k,
+        seed=ABSENT if sequence.seed is None else sequence.seed,
+        record_stability_info=sequence.record_stability_info,
+        temperature=math.nan if sequence.temperature is None else sequence.temperature,
+        top_p=math.nan if sequence.top_p is None else sequence.top_p,
+        sequence_id=sequence.sequence_id,
+        session_id=sequence.session_id,
+        model=sequence.model,
+        policy_version=sequence.policy_version,
+        stop_reason=sequence.stop_reason,
+    )
 
 
 def table_of_models(sequences: Iterable[SampledSequence]) -> SequenceTable:
     """The table of sampled sequences."""
-    builder = SequenceTableBuilder()
+    builder = TableBuilder()
     for row, sequence in enumerate(sequences):
-        builder.append(
-            prompt=sequence.prompt_tokens,
-            tokens=sequence.tokens,
-            logprobs=sequence.logprobs,
-            row=row,
-            **{
-                name: microseconds(getattr(sequence, name)) if name.endswith("_at") else getattr(sequence, name)
-                for name in _FIELDS
-            },
-        )
+        builder.append(record_of_model(sequence), row)
     return builder.finish()

@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from provenance.reports.text import Paint, Role
 
-__all__ = ["codes_of", "loss_config_of", "moment_of", "paint_for", "say", "version", "width_of"]
+__all__ = ["codes_of", "loss_config_of", "moment_of", "paint_for", "say", "width_of"]
 
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 _COLOURS: Final[dict[Role, str | None]] = {
@@ -24,16 +24,6 @@ _COLOURS: Final[dict[Role, str | None]] = {
     "title": None,
     "hint": "cyan",
 }
-
-
-def version() -> str:
-    """Version of the distribution, as it is installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("datum-provenance")
-    except metadata.PackageNotFoundError:
-        return "0+not-installed"
 
 
 def say(kind: str, message: str) -> None:

@@ -13,7 +13,8 @@ from typing import NoReturn, TextIO
 import click
 from click.shell_completion import shell_complete
 
-from provenance.cli._common import say, version
+from provenance._version import __version__
+from provenance.cli._common import say
 from provenance.errors import ProvenanceError
 
 __all__ = ["commands", "main"]
@@ -46,7 +47,7 @@ class _Commands(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"provenance {version()}")
+        click.echo(f"provenance {__version__}")
         ctx.exit()
 
 

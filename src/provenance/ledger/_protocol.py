@@ -57,5 +57,5 @@ class Ledger(Protocol):
 
 
 def last_use_before(margin: timedelta, now: datetime, window: timedelta) -> datetime:
-    """The time for ``expiring``: what was last used before it has less than ``margin`` of its ``window`` left."""
+    """The time for ``expiring``: what was last used before it has less than ``margin`` of ``window`` left."""
     return now + margin - window

@@ -6,38 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from math import nan
 from typing import Final
 
 import numpy as np
 
-from provenance.columns import Array, Ints, offsets_of, ranges
+from provenance.columns import Ints, Mask, offsets_of
 from provenance.errors import LedgerError
 from provenance.models import SampledSequence
-from provenance.sequences import SequenceTable, SequenceTableBuilder, microseconds, table_of_models
+from provenance.sequences import ABSENT, Record, SequenceTable, TableBuilder, microseconds, table_of_models
 
 _POOLS: Final = ("pool", "logprobs")
 _COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in _POOLS)
-
-
-class _Growing:
-    """An array that is appended to; views handed out before stay valid and unchanged."""
-
-    def __init__(self, dtype: str) -> None:
-        self._buffer = np.zeros(1024, dtype)
-        self._used = 0
-
-    def append(self, values: Array) -> int:
-        """Add values and return where they start."""
-        start, self._used = self._used, self._used + len(values)
-        if self._used > len(self._buffer):
-            grown = np.zeros(max(self._used, len(self._buffer) * 3 // 2), self._buffer.dtype)
-            grown[:start] = self._buffer[:start]
-            self._buffer = grown
-        self._buffer[start : self._used] = values
-        return start
-
-    def view(self) -> Array:
-        return self._buffer[: self._used]
 
 
 class MemoryLedger:
@@ -49,9 +29,10 @@ class MemoryLedger:
         self.record(sequences)
 
     def _clear(self) -> None:
-        self._pool, self._logprobs = _Growing("i4"), _Growing("f4")
         # Row 0 is blank: a lookup answers with it where nothing is known.
-        self._parts = [_blank()]
+        blank = _blank()
+        self._pool, self._logprobs = blank.pool, blank.logprobs
+        self._parts = [blank]
         self._size = 1
         self._index: dict[str, dict[str, int]] = {}
         self._prompts: dict[int, tuple[int, int]] = {}
@@ -165,54 +146,50 @@ class MemoryLedger:
             columns = {
                 name: np.concatenate([getattr(part, name) for part in self._parts]) for name in _COLUMNS
             }
-            self._parts = [SequenceTable(**columns, pool=self._pool.view(), logprobs=self._logprobs.view())]
+            self._parts = [SequenceTable(**columns, pool=self._pool, logprobs=self._logprobs)]
         return self._parts[0]
 
     def _append(self, table: SequenceTable) -> None:
+        """Add the rows of a table, with its tokens and those of its prompts that are not there yet."""
+        new, address, known = self._sort_out_prompts(table)
+        prompts = [np.frombuffer(content, np.int32) for content in new]
+        tokens = table.pool.slices(table.token_start, table.token_length)
+        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *prompts, *tokens]))
+        logprobs = table.logprobs.slices(table.logprob_start, table.logprob_length)
+        first_logprob = self._logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
+        self._prompts |= {hash(content): (first + place, len(content)) for content, place in new.items()}
         self._parts.append(
             replace(
                 table,
-                prompt_start=self._add_prompts(table),
-                token_start=self._pool.append(_rows(table.pool, table.token_start, table.token_length))
-                + offsets_of(table.token_length)[:-1],
-                logprob_start=self._logprobs.append(
-                    _rows(table.logprobs, table.logprob_start, table.logprob_length)
-                )
-                + offsets_of(table.logprob_length)[:-1],
+                prompt_start=np.where(known, address, first + address),
+                token_start=first + sum(map(len, prompts)) + offsets_of(table.token_length)[:-1],
+                logprob_start=first_logprob + offsets_of(table.logprob_length)[:-1],
             )
         )
         self._size += len(table)
 
-    def _add_prompts(self, table: SequenceTable) -> Ints:
-        """Add the prompts that are not there yet and return where each row's prompt starts."""
-        starts = np.zeros(len(table), np.int64)
-        for row in range(len(table)):
-            prompt = table.prompt(row)
-            key = hash(prompt.tobytes())
-            start, length = self._prompts.get(key, (0, -1))
-            if length != len(prompt) or not np.array_equal(self._pool.view()[start : start + length], prompt):
-                start = self._pool.append(prompt)
-                self._prompts[key] = (start, len(prompt))
-            starts[row] = start
-        return starts
-
-
-def _rows(pool: Array, starts: Ints, lengths: Ints) -> Array:
-    """The rows' slices of a pool, one after the other; a view where they lie so already."""
-    if len(starts) and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
-        return pool[starts[0] : starts[-1] + lengths[-1]]
-    return pool[ranges(starts, lengths)]
+    def _sort_out_prompts(self, table: SequenceTable) -> tuple[dict[bytes, int], Ints, Mask]:
+        """The distinct prompts to add with their places; each row's place or address, and which it is."""
+        new: dict[bytes, int] = {}
+        address, known = np.zeros(len(table), np.int64), np.zeros(len(table), np.bool_)
+        length = 0
+        for row, prompt in enumerate(table.pool.slices(table.prompt_start, table.prompt_length)):
+            content = prompt.tobytes()
+            place = new.get(content)
+            if place is None:
+                start, size = self._prompts.get(hash(content), (0, -1))
+                if size == len(content) and self._pool.slice(start, len(prompt)).tobytes() == content:
+                    address[row], known[row] = start, True
+                    continue
+                place = new[content] = length
+                length += len(prompt)
+            address[row] = place
+        return new, address, known
 
 
 def _blank() -> SequenceTable:
-    builder = SequenceTableBuilder()
+    builder = TableBuilder()
     builder.append(
-        prompt=(),
-        tokens=(),
-        logprobs=(),
-        sequence_id="",
-        session_id="",
-        sampled_at=0,
-        record_stability_info=False,
+        Record(b"", b"", b"", 0, ABSENT, ABSENT, ABSENT, False, nan, nan, "", "", None, None, None), -1
     )
     return replace(builder.finish(), known=np.zeros(1, np.bool_))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provenance.columns import SAMPLED, Array, Mask, ranges
-from provenance.rules._derived import LogprobDifferences, gather
+from provenance.rules._derived import LogprobDifferences
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
 
 if TYPE_CHECKING:
@@ -77,14 +77,20 @@ class Claims:
         )
         starts = base + spans.start
         if usable.all() and spans.present.all():
-            return gather(self._table.pool, starts, spans.length), None
+            return self._table.pool.gather(starts, spans.length), None
         claimed = np.zeros(positions, np.int32)
         chosen = np.flatnonzero(usable)
         where = ranges(self._batch.span_starts(field)[chosen], spans.length[chosen])
-        claimed[where] = gather(self._table.pool, starts[chosen], spans.length[chosen])
+        claimed[where] = self._table.pool.gather(starts[chosen], spans.length[chosen])
         compared = np.zeros(positions, np.bool_)
         compared[where] = True
         return claimed, compared
+
+    @cached_property
+    def input_claims(self) -> tuple[Mask, Mask | None]:
+        """(p,) the input token is the one that its span claims; (p,) or None: whether that can be said."""
+        claimed, compared = self.claimed_tokens(INPUT_SPANS)
+        return self._batch.columns.tokens == claimed, compared
 
     @cached_property
     def target_claims(self) -> tuple[Mask, Mask | None]:
@@ -110,10 +116,8 @@ class Claims:
             span=span,
             position=position,
             given=self._batch.at_positions("logprobs")[position],
-            recorded=gather(
-                self._table.logprobs,
-                self._table.logprob_start[sequence] + spans.start[span],
-                spans.length[span],
+            recorded=self._table.logprobs.gather(
+                self._table.logprob_start[sequence] + spans.start[span], spans.length[span]
             ),
             length=spans.length[span],
         )

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import SAMPLED, TARGETS, Mask, any_in_rows
+from provenance.columns import PROMPT, SAMPLED, TARGETS, Ints, Mask, any_in_rows, offsets_of
 from provenance.rules._batch import Batch
 from provenance.rules._examples import case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
+from provenance.sequences import Pool
 
 _FIVE_SAMPLED = {
     "loss_fn_input_spans": [{"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 5}],
@@ -50,10 +51,10 @@ def input_token_mismatch(batch: Batch, field: str) -> Verdict:
     never text. Where the input is no text the record holds -1. Evidence: ours (a span's claim is
     documented, that it is checked is not).
     """
-    claimed, compared = batch.claims.claimed_tokens(INPUT_SPANS)
+    same, compared = batch.claims.input_claims
     if batch.scalar_positions is not None:
         compared = batch.scalar_positions if compared is None else compared & batch.scalar_positions
-    return Verdict(batch.columns.tokens == claimed, compared)
+    return Verdict(same, compared)
 
 
 @rule(
@@ -210,22 +211,28 @@ def context_mismatch(batch: Batch, field: str) -> Verdict:
     valid = np.ones(len(applies), np.bool_)
     chosen = np.flatnonzero(applies)
     starts = batch.target_starts[chosen]
-    firsts = batch.columns.offsets[np.searchsorted(batch.columns.offsets, starts, "right") - 1]
+    row = np.searchsorted(batch.columns.offsets, starts, "right") - 1
+    lengths = starts + 1 - batch.columns.offsets[row]
     sequences = spans.sequence[chosen]
-    whole = starts + 1 - firsts == batch.table.prompt_length[sequences]
-    valid[chosen] = whole
-    tokens, pool = batch.columns.tokens, batch.table.pool
-    prompts = batch.table.prompt_start[sequences]
-    for span, first, start, prompt in zip(
-        chosen[whole].tolist(),
-        firsts[whole].tolist(),
-        starts[whole].tolist(),
-        prompts[whole].tolist(),
-        strict=True,
-    ):
-        given = tokens[first : start + 1]
-        valid[span] = np.array_equal(given, pool[prompt : prompt + len(given)])
+    valid[chosen] = lengths == batch.table.prompt_length[sequences]
+    # A prompt that one verified input span covers needs no second look: most first turns are of that kind.
+    compared = np.flatnonzero(valid[chosen] & ~_is_one_verified_prompt(batch, row, sequences, lengths))
+    given = Pool(batch.columns.tokens).gather(batch.columns.offsets[row[compared]], lengths[compared])
+    recorded = batch.table.pool.gather(batch.table.prompt_start[sequences[compared]], lengths[compared])
+    valid[chosen[compared]] = ~any_in_rows(given != recorded, offsets_of(lengths[compared]))
     return Verdict(valid, applies)
+
+
+def _is_one_verified_prompt(batch: Batch, row: Ints, sequence: Ints, length: Ints) -> Mask:
+    """The datum's first input span is all of the sequence's prompt, and all input tokens are as claimed."""
+    spans = batch.columns.input_spans
+    same, compared = batch.claims.input_claims
+    if compared is not None or not same.all():
+        return np.zeros(len(row), np.bool_)
+    first = spans.offsets[row]
+    whole: Mask = (spans.kind[first] == PROMPT) & (spans.sequence[first] == sequence)
+    whole &= (spans.start[first] == 0) & (spans.length[first] == length)
+    return whole
 
 
 @rule(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import SAMPLED
+from provenance.columns import SAMPLED, any_in_rows, offsets_of
 from provenance.rules._batch import Batch
 from provenance.rules._examples import case
 from provenance.rules._rule import Verdict, rule
@@ -114,9 +114,12 @@ def inconsistent_record(batch: Batch, field: str) -> Verdict:
     """
     table = batch.table
     valid = table.logprob_length == table.token_length
-    for record in np.flatnonzero(batch.new_records & valid).tolist():
-        values = table.sampled_logprobs(record)
-        valid[record] = bool(np.all((values <= batch.parameters.tolerance) & (values > -np.inf)))
+    records = np.flatnonzero(batch.new_records & valid)
+    lengths = table.logprob_length[records]
+    values = table.logprobs.gather(table.logprob_start[records], lengths)
+    # Written so that NaN fails too.
+    wrong = ~((values <= np.float32(batch.parameters.tolerance)) & (values > -np.inf))
+    valid[records] = ~any_in_rows(wrong, offsets_of(lengths))
     return Verdict(valid, batch.new_records)
 
 

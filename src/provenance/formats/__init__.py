@@ -1,0 +1,139 @@
+"""Files of datums and sequences: read as batches of columns, written from models or JSON-shaped dicts.
+
+The suffix says what a file is: ``.jsonl``, ``.ndjson`` and ``.json`` hold one object a line and may be
+compressed (``.gz``, ``.zst``, ``.zstd``); ``.parquet``; ``.arrow``, ``.feather`` and ``.ipc`` are Arrow IPC
+files, ``.arrows`` streams. ``-`` is standard input, in lines of JSON.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+from provenance.columns import Columns, Fault
+from provenance.errors import ReadError
+from provenance.formats import jsonl
+from provenance.formats._io import GZIP, MAX_LINE, STDIN, ZSTD, OnBytes, replacing
+from provenance.formats.jsonl import BATCH_POSITIONS
+from provenance.formats.objects import columns_of, table_of
+from provenance.models import Datum, SampledSequence
+from provenance.sequences import SequenceTable
+
+__all__ = [
+    "BATCH_POSITIONS",
+    "MAX_LINE",
+    "SUFFIXES",
+    "columns_of",
+    "is_arrow",
+    "read_datums",
+    "read_sequences",
+    "table_of",
+    "write_datums",
+    "write_sequences",
+]
+
+_LINES: Final = (".jsonl", ".ndjson", ".json")
+_ARROW: Final = (".parquet", ".arrow", ".feather", ".ipc", ".arrows")
+#: What a file's name may end in.
+SUFFIXES: Final = (*_LINES, *(line + end for line in _LINES for end in (*GZIP, *ZSTD)), *_ARROW)
+
+
+def is_arrow(path: str | os.PathLike[str]) -> bool:
+    """Tell whether the file is Parquet or Arrow IPC by its name, and not lines of JSON.
+
+    Raises:
+        ReadError: for a suffix that is neither.
+    """
+    name = os.fspath(path)
+    if name == STDIN:
+        return False
+    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
+    if suffixes and suffixes[-1] in _ARROW:
+        return True
+    if suffixes and suffixes[-1] in (*GZIP, *ZSTD):
+        suffixes.pop()
+    if suffixes and suffixes[-1] in _LINES:
+        return False
+    known = f"{', '.join(_LINES)} (also with {', '.join((*GZIP, *ZSTD))}), {', '.join(_ARROW)}"
+    raise ReadError(name, f"unknown suffix, expected one of {known}")
+
+
+def read_datums(
+    path: str | os.PathLike[str],
+    *,
+    batch_positions: int = BATCH_POSITIONS,
+    max_line: int = MAX_LINE,
+    on_bytes: OnBytes | None = None,
+) -> Iterator[Columns]:
+    """Read a file of datums in batches; what cannot be read in it is a fault of a batch.
+
+    Args:
+        path: The file, or ``-`` for standard input.
+        batch_positions: About how many positions a batch has. A file without datums has one or none.
+        max_line: How many bytes a line may have, in files of lines.
+        on_bytes: Called with the number of bytes that were read since the last call, compressed as they are.
+
+    Raises:
+        ReadError: for an unknown suffix at once; while reading, for a file that cannot be opened or
+            understood at all, or a line of more than ``max_line`` bytes.
+    """
+    name = os.fspath(path)
+    if is_arrow(name):
+        from provenance.formats import arrow
+
+        return arrow.read_datums(name, batch_positions=batch_positions, on_bytes=on_bytes)
+    return jsonl.read_datums(name, batch_positions=batch_positions, max_line=max_line, on_bytes=on_bytes)
+
+
+def read_sequences(
+    path: str | os.PathLike[str], *, max_line: int = MAX_LINE, on_bytes: OnBytes | None = None
+) -> Iterator[tuple[SequenceTable, tuple[Fault, ...]]]:
+    """Read a file of sampled sequences as tables, and the faults of records that are missing in them.
+
+    Arguments and errors are those of `read_datums`. The ``row`` of a fault counts the records of the file.
+    """
+    name = os.fspath(path)
+    if is_arrow(name):
+        from provenance.formats import arrow
+
+        return arrow.read_sequences(name, on_bytes=on_bytes)
+    return jsonl.read_sequences(name, max_line=max_line, on_bytes=on_bytes)
+
+
+def write_datums(datums: Iterable[Datum | Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Write datums to a file, which takes its name when it is complete; on failure nothing is left of it.
+
+    Raises:
+        ReadError: for an unknown suffix, or a place that cannot be written.
+        SchemaError: for a datum that the format cannot hold.
+    """
+    name = os.fspath(path)
+    arrow_file = is_arrow(name)
+    with replacing(name) as temporary:
+        if arrow_file:
+            from provenance.formats import arrow
+
+            arrow.write_datums(map(_plain, datums), temporary, name=name)
+        else:
+            jsonl.write(datums, temporary, name=name)
+
+
+def write_sequences(
+    sequences: Iterable[SampledSequence | Mapping[str, Any]], path: str | os.PathLike[str]
+) -> None:
+    """Write sampled sequences to a file, as `write_datums` does."""
+    name = os.fspath(path)
+    arrow_file = is_arrow(name)
+    with replacing(name) as temporary:
+        if arrow_file:
+            from provenance.formats import arrow
+
+            arrow.write_sequences(map(_plain, sequences), temporary, name=name)
+        else:
+            jsonl.write(sequences, temporary, name=name)
+
+
+def _plain(record: Datum | SampledSequence | Mapping[str, Any]) -> Mapping[str, Any]:
+    return record if isinstance(record, Mapping) else record.model_dump(mode="json")

@@ -1,0 +1,190 @@
+"""Parquet files, Arrow IPC files and Arrow IPC streams as record batches of a bounded size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from provenance.errors import ReadError
+from provenance.formats._arrow_arrays import joined, lists_of
+
+#: Rows a batch has at most: datums of a few tokens still cost memory of their own.
+_MOST_ROWS: Final = 4096
+# Pages of a column chunk are read in pieces of this size, so a row group of any size takes little memory.
+_BUFFER_BYTES: Final = 2**20
+_SHOWN: Final = 200
+
+
+@contextmanager
+def readable_input(name: object) -> Iterator[None]:
+    """Turn whatever pyarrow raises about a file into a `ReadError` of one line."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise ReadError(name, _reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        # pyarrow's own text repeats the path.
+        return os.strerror(error.errno).lower()
+    first = str(error).strip().partition("\n")[0].partition(". Detail:")[0].rstrip(".")
+    if not first:
+        return type(error).__name__
+    return first[:_SHOWN] if first.isupper() else first[0].lower() + first[1:_SHOWN]
+
+
+class ArrowFile:
+    """An open file of one of the three containers, told apart by its first bytes."""
+
+    schema: Any
+
+    def __init__(self, path: str, on_bytes: Callable[[int], object] | None = None) -> None:
+        self._on_bytes = on_bytes
+        self._reported = 0
+        with ExitStack() as stack:
+            # Not a memory map: the kernel kills who reads a map of a file that is cut meanwhile.
+            self._source = stack.enter_context(pa.OSFile(path))
+            self._size = self._source.size()
+            self._open()
+            self._stack = stack.pop_all()
+
+    def _open(self) -> None:
+        magic = self._source.read(6)
+        self._source.seek(0)
+        self._parquet: Any = None
+        self._ipc: Any = None
+        # One thread: decoding is bound by memory, and a pool would decode columns of several batches at once.
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        if magic[:4] == b"PAR1":
+            self._parquet = pq.ParquetFile(self._source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+            self.schema = self._parquet.schema_arrow
+            return
+        if magic == b"ARROW1":
+            self._ipc = pa.ipc.open_file(self._source, options=options)
+        elif magic[:4] == b"\xff\xff\xff\xff":
+            self._ipc = pa.ipc.open_stream(self._source, options=options)
+        else:
+            raise pa.ArrowInvalid(
+                f"starts with {magic!r}, neither Parquet nor Arrow IPC" if magic else "empty file"
+            )
+        self.schema = self._ipc.schema
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def batches(self, names: Sequence[str], counted: Sequence[str], batch_positions: int) -> Iterator[Any]:
+        """Yield the named columns in batches of about so many elements in the counted columns."""
+        if self._parquet is not None:
+            yield from self._parquet_batches(names, counted, batch_positions)
+        else:
+            yield from self._ipc_batches(names, counted, batch_positions)
+        self.finish()
+
+    def finish(self) -> None:
+        """Report all bytes as read."""
+        self._report(self._size)
+
+    def _report(self, done: int) -> None:
+        if self._on_bytes is not None and done > self._reported:
+            self._on_bytes(done - self._reported)
+            self._reported = done
+
+    def _parquet_batches(
+        self, names: Sequence[str], counted: Sequence[str], batch_positions: int
+    ) -> Iterator[Any]:
+        groups = [
+            _RowGroup(self._parquet.metadata.row_group(i), counted)
+            for i in range(self._parquet.num_row_groups)
+        ]
+        total = max(sum(group.stored for group in groups), 1)
+        done = 0
+        for first, last in _together(groups, batch_positions):
+            some = groups[first:last]
+            rows, stored = sum(group.rows for group in some), sum(group.stored for group in some)
+            size = _rows_per_batch(rows, sum(group.positions for group in some), batch_positions)
+            read = 0
+            for batch in self._parquet.iter_batches(
+                size, row_groups=list(range(first, last)), columns=list(names), use_threads=False
+            ):
+                read += len(batch)
+                self._report(self._size * (done + stored * min(read, rows) // max(rows, 1)) // total)
+                yield batch
+            done += stored
+
+    def _ipc_batches(
+        self, names: Sequence[str], counted: Sequence[str], batch_positions: int
+    ) -> Iterator[Any]:
+        for batch in self._whole_ipc_batches():
+            # Parquet is decoded, but IPC is used as it lies there: offsets may point anywhere.
+            batch.validate(full=True)
+            kept = batch.select(list(names))
+            positions = sum(_elements(batch.column(name)) for name in counted)
+            size = _rows_per_batch(len(batch), positions, batch_positions)
+            for start in range(0, len(kept), size):
+                yield kept.slice(start, size)
+
+    def _whole_ipc_batches(self) -> Iterator[Any]:
+        if hasattr(self._ipc, "num_record_batches"):
+            count = self._ipc.num_record_batches
+            for i in range(count):
+                batch = self._ipc.get_batch(i)
+                self._report(self._size * (i + 1) // count)
+                yield batch
+            return
+        for batch in self._ipc:
+            self._report(min(self._source.tell(), self._size))
+            yield batch
+
+
+class _RowGroup:
+    """What the metadata say about a row group."""
+
+    def __init__(self, metadata: Any, counted: Sequence[str]) -> None:
+        self.rows = metadata.num_rows
+        self.positions = self.stored = 0
+        most: dict[str, int] = {}
+        for i in range(metadata.num_columns):
+            column = metadata.column(i)
+            self.stored += column.total_compressed_size
+            name = column.path_in_schema.partition(".")[0]
+            if name in counted:
+                most[name] = max(most.get(name, 0), column.num_values)
+        self.positions = sum(most.values())
+
+
+def _together(groups: Sequence[_RowGroup], batch_positions: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring row groups that are so small that they share a batch."""
+    first = rows = positions = 0
+    for i, group in enumerate(groups):
+        rows, positions = rows + group.rows, positions + group.positions
+        if rows >= _MOST_ROWS or positions >= batch_positions:
+            yield first, i + 1
+            first, rows, positions = i + 1, 0, 0
+    if first < len(groups):
+        yield first, len(groups)
+
+
+def _rows_per_batch(rows: int, positions: int, batch_positions: int) -> int:
+    return max(1, min(_MOST_ROWS, rows * batch_positions // max(positions, 1)))
+
+
+def _elements(column: Any) -> int:
+    """Number of elements of a list column; of chunks, the tokens in them."""
+    lists = lists_of(joined(column))
+    kind = lists.elements.type
+    if pa.types.is_struct(kind) and kind.get_field_index("tokens") >= 0:
+        return _elements(lists.elements.field("tokens"))
+    return int(np.sum(lists.lengths))

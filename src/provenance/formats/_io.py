@@ -1,0 +1,209 @@
+"""Files as lines of bytes: opening, decompressing and cutting them, and replacing a file as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import secrets
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+
+from provenance.columns import Array
+from provenance.errors import ReadError
+from provenance.formats._json import FOREIGN_MARKS
+
+#: The name that stands for standard input.
+STDIN: Final = "-"
+BLOCK: Final = 1 << 20
+#: Bytes a line may have.
+MAX_LINE: Final = 64 << 20
+GZIP: Final = (".gz",)
+ZSTD: Final = (".zst", ".zstd")
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+_BEFORE_COLON: Final = np.frombuffer(b'" \t\r', np.uint8)
+
+OnBytes = Callable[[int], None]
+# What decompressors raise for broken input; pyarrow's errors are OSError and ValueError.
+_BROKEN: Final = (OSError, EOFError, ValueError, zlib.error)
+
+
+class Line(NamedTuple):
+    """A line that is not blank."""
+
+    number: int
+    """Physical line, from 1."""
+    data: bytes
+    """The line without its newline."""
+    keys: int
+    """Colons that may follow a key: no less than the number of keys of all objects in the line."""
+
+
+def read_lines(
+    path: str, *, max_line: int = MAX_LINE, on_bytes: OnBytes | None = None, block: int = BLOCK
+) -> Iterator[Line]:
+    """The lines of a file, which is read in blocks; blank lines and a byte order mark are left out.
+
+    A file that starts with the mark of UTF-16 or UTF-32 yields that mark as its only line.
+
+    Raises:
+        ReadError: for a file that cannot be opened or decompressed, or a line longer than ``max_line`` bytes.
+    """
+    number, size = 1, 0
+    rest: list[bytes] = []  # the start of a line whose end was not read yet
+    for data in _blocks(path, on_bytes, block):
+        if number == 1 and size < 4:
+            mark = _foreign_mark(b"".join(rest) + data[:4])
+            if mark is not None:
+                yield Line(1, mark, 0)
+                return
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            whole = b"".join((*rest, data[:cut]))
+            lines, number = _cut(whole, number, path, max_line)
+            yield from lines
+            rest, size = [], 0
+        rest.append(data[cut:])
+        size += len(data) - cut
+        if size > max_line:
+            raise _too_long(path, number, max_line)
+    lines, number = _cut(b"".join(rest) + b"\n", number, path, max_line)
+    yield from lines
+
+
+def _foreign_mark(start: bytes) -> bytes | None:
+    # The longer marks come first: UTF-16's is the start of one of UTF-32's.
+    return next((mark for mark in FOREIGN_MARKS if start.startswith(mark)), None)
+
+
+def _cut(data: bytes, number: int, path: str, max_line: int) -> tuple[list[Line], int]:
+    """Cut lines that all have their newline; the second result is the number of the next line."""
+    characters = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(characters == ord("\n"))
+    keys = np.diff(np.searchsorted(_key_colons(characters), ends), prepend=0)
+    lines: list[Line] = []
+    start = len(_BOM) if number == 1 and data.startswith(_BOM) else 0
+    for end, count in zip(ends.tolist(), keys.tolist(), strict=True):
+        if end - start > max_line:
+            raise _too_long(path, number, max_line)
+        line = data[start:end]
+        if line and not line.isspace():
+            lines.append(Line(number, line, count))
+        start, number = end + 1, number + 1
+    return lines, number
+
+
+def _key_colons(characters: Array) -> Array:
+    """Where a colon follows a quote or a blank: after each key, and rarely inside of a string."""
+    colons = np.flatnonzero(characters == ord(":"))
+    before = characters[np.maximum(colons - 1, 0)]
+    chosen: Array = colons[np.isin(before, _BEFORE_COLON)]
+    return chosen
+
+
+def _too_long(path: str, number: int, max_line: int) -> ReadError:
+    return ReadError(name_of(path), f"line {number} has more than {max_line} bytes, the limit for a line")
+
+
+def name_of(path: str) -> str:
+    """The file's name as reports show it."""
+    return "<stdin>" if path == STDIN else path
+
+
+def _blocks(path: str, on_bytes: OnBytes | None, size: int) -> Iterator[bytes]:
+    with contextlib.ExitStack() as stack:
+        with _as_read_error(path):
+            raw = sys.stdin.buffer if path == STDIN else stack.enter_context(Path(path).open("rb"))
+        counted = _Counted(raw)
+        source = _decompressed(counted, path)
+        while True:
+            with _as_read_error(path):
+                data = source.read(size)
+            if on_bytes is not None and counted.fresh:
+                on_bytes(counted.fresh)
+                counted.fresh = 0
+            if not data:
+                return
+            yield data
+
+
+@contextlib.contextmanager
+def _as_read_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except _BROKEN as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ReadError(name_of(path), reason[:1].lower() + reason[1:]) from error
+
+
+class _Counted(io.RawIOBase):
+    """Passes reads on and counts their bytes in ``fresh``, which whoever reports them sets back."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        super().__init__()
+        self._raw = raw
+        self.fresh = 0
+
+    def readable(self) -> bool:
+        """Say yes: pyarrow asks."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to ``size`` bytes."""
+        data = self._raw.read(size)
+        self.fresh += len(data)
+        return data
+
+
+def _decompressed(raw: _Counted, path: str) -> Any:
+    if path.lower().endswith(GZIP):
+        return gzip.GzipFile(fileobj=raw, mode="rb")
+    if path.lower().endswith(ZSTD):
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+    return raw
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Give out the name of a file beside ``path`` that takes its place at the end, and goes away on failure.
+
+    Raises:
+        ReadError: where the folder or the file cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with _as_read_error(path):
+            temporary.open("xb").close()
+        yield str(temporary)
+        with _as_read_error(path):
+            temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing(path: str, name: str) -> Iterator[Any]:
+    """Open ``path`` for bytes, compressed the way the suffix of ``name`` says."""
+    with Path(path).open("wb") as raw:
+        if name.lower().endswith(GZIP):
+            # Without a time and a name the same data give the same file.
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                yield packed
+        elif name.lower().endswith(ZSTD):
+            import pyarrow as pa
+
+            with pa.CompressedOutputStream(pa.PythonFile(raw, mode="w"), "zstd") as packed:
+                yield packed
+        else:
+            yield raw

@@ -1,0 +1,149 @@
+"""Arrow and Parquet as columns, and back.
+
+Datums are read as views of Arrow's buffers wherever types, nulls and slices allow. What the columns may look
+like is said in ``_arrow_schema``; sequences and writing have modules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from provenance.columns import Chunks, Columns, Fault, Spans, Tensor
+from provenance.formats._arrow_arrays import joined
+from provenance.formats._arrow_chunks import positions_of_chunks, positions_of_tokens
+from provenance.formats._arrow_files import ArrowFile, readable_input
+from provenance.formats._arrow_schema import (
+    IGNORED,
+    INPUT,
+    INPUT_SPANS,
+    INPUT_TOKENS,
+    TARGET_SPANS,
+    datum_faults,
+)
+from provenance.formats._arrow_spans import spans_of
+from provenance.formats._arrow_tensors import tensor_of
+from provenance.formats.arrow_sequences import read_sequences, table_of_batch
+from provenance.formats.arrow_write import write_datums, write_sequences
+
+__all__ = [
+    "BATCH_POSITIONS",
+    "columns_of_batch",
+    "read_datums",
+    "read_sequences",
+    "table_of_batch",
+    "write_datums",
+    "write_sequences",
+]
+
+#: Positions that a batch has by default, about: enough to make Python's share small, and little memory.
+BATCH_POSITIONS: Final = 2**18
+
+_NO_INPUTS: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *IGNORED))
+
+
+def read_datums(
+    path: str,
+    *,
+    batch_positions: int = BATCH_POSITIONS,
+    on_bytes: Callable[[int], object] | None = None,
+) -> Iterator[Columns]:
+    """Read a Parquet file, an Arrow IPC file or an Arrow IPC stream, told apart by their first bytes.
+
+    Args:
+        path: The file.
+        batch_positions: About how many positions a batch has; memory grows with it.
+        on_bytes: Called with about the number of bytes read since the last call; all sum to the file's size.
+
+    Yields:
+        Batches in file order. A file with a column of the wrong type gives one, empty and with the faults.
+
+    Raises:
+        ReadError: The file cannot be opened, or is damaged.
+    """
+    with readable_input(path), ArrowFile(path, on_bytes) as file:
+        faults = datum_faults(file.schema)
+        if faults:
+            file.finish()
+            yield _empty(path, faults)
+            return
+        kept = [name for name in file.schema.names if name not in IGNORED]
+        counted = [INPUT_TOKENS if INPUT_TOKENS in kept else INPUT]
+        first_row = 0
+        for batch in file.batches(kept, counted, batch_positions):
+            yield _columns(batch, path, first_row)
+            first_row += len(batch)
+
+
+def columns_of_batch(
+    batch: pa.RecordBatch | pa.Table, *, file: str | None = None, first_row: int = 0
+) -> Columns:
+    """Return datums that are in memory as columns, which share its buffers where they can.
+
+    Args:
+        batch: A record batch or table in the shape of the Arrow files.
+        file: Name to report them under.
+        first_row: Number of the first datum in that file.
+    """
+    faults = datum_faults(batch.schema)
+    if faults:
+        return _empty(file, faults)
+    with readable_input(file or "record batch"):
+        return _columns(batch, file, first_row)
+
+
+def _columns(batch: Any, file: str | None, first_row: int) -> Columns:
+    names = batch.schema.names
+    if INPUT_TOKENS in names:
+        positions = positions_of_tokens(joined(batch.column(INPUT_TOKENS)))
+    else:
+        positions = positions_of_chunks(joined(batch.column(INPUT)))
+    readable = positions.readable
+    span_columns = [
+        joined(batch.column(name)) if name in names else pa.nulls(len(batch))
+        for name in (INPUT_SPANS, TARGET_SPANS)
+    ]
+    (input_spans, target_spans), ids = spans_of((span_columns[0], span_columns[1]), readable)
+    return Columns(
+        offsets=positions.offsets,
+        tokens=positions.tokens,
+        text=positions.text,
+        null_tokens=positions.null_tokens,
+        chunks=positions.chunks,
+        inputs={
+            name: tensor_of(name, joined(batch.column(name)), readable)
+            for name in names
+            if name not in _NO_INPUTS
+        },
+        input_spans=input_spans,
+        target_spans=target_spans,
+        ids=ids,
+        readable=readable,
+        row=np.arange(first_row, first_row + len(batch), dtype=np.int64),
+        file=file,
+        faults=positions.faults,
+    )
+
+
+def _empty(file: str | None, faults: tuple[Fault, ...]) -> Columns:
+    none, no_mask, no_kind = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0, np.uint8)
+    no_spans = Spans(no_mask, np.zeros(1, np.int64), no_kind, none, none, none)
+    no_inputs: dict[str, Tensor] = {}
+    return Columns(
+        offsets=np.zeros(1, np.int64),
+        tokens=np.zeros(0, np.int32),
+        text=None,
+        null_tokens=None,
+        chunks=Chunks(np.zeros(1, np.int64), no_kind, none),
+        inputs=no_inputs,
+        input_spans=no_spans,
+        target_spans=no_spans,
+        ids=(),
+        readable=no_mask,
+        row=none,
+        file=file,
+        faults=faults,
+    )

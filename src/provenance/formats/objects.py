@@ -1,0 +1,44 @@
+"""Datums and sequences that are Python objects: models, or JSON-shaped dicts that nobody has checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from provenance.columns import Columns, Fault
+from provenance.formats._builder import ColumnsBuilder, Row
+from provenance.formats._datums import row_of
+from provenance.formats._problem import RecordError
+from provenance.formats._sequences import record_of
+from provenance.models import Datum, SampledSequence
+from provenance.sequences import SequenceTable, TableBuilder
+
+
+def columns_of(datums: Iterable[Datum | Mapping[str, Any]]) -> Columns:
+    """Put datums into one batch; what cannot be read is a row that is not ``readable``, and a fault (FMT004).
+
+    Lists in a dict may also be numpy arrays or torch tensors of any width. A whole number written as a float
+    is taken as that integer, in token ids too; ids outside of int64 become its nearest limit.
+    """
+    batch = ColumnsBuilder()
+    for datum in datums:
+        row = row_of(datum)
+        if isinstance(row, Row):
+            batch.append(row)
+        else:
+            batch.append_unreadable(row)
+    return batch.finish()
+
+
+def table_of(
+    sequences: Iterable[SampledSequence | Mapping[str, Any]],
+) -> tuple[SequenceTable, tuple[Fault, ...]]:
+    """Put sequences into one table; one that cannot be read is left out, and a fault with its number."""
+    table = TableBuilder()
+    faults: list[Fault] = []
+    for number, sequence in enumerate(sequences):
+        try:
+            table.append(record_of(sequence), number)
+        except RecordError as error:
+            faults.append(Fault(error.code, number, error.field, error.message))
+    return table.finish(), tuple(faults)
