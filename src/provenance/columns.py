@@ -59,6 +59,15 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     return integers
 
 
+def distinct(values: Ints) -> Ints:
+    """The distinct values, ascending."""
+    # np.unique hashes integers, which for arrays of this size takes longer than sorting them.
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
 def any_in_rows(elements: Mask, offsets: Ints) -> Mask:
     """(n,): some element of the row is True; rows are laid out by ``offsets``."""
     found = np.zeros(len(offsets) - 1, np.bool_)

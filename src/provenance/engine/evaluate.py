@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provenance.columns import Ints, Mask
+from provenance.columns import Ints, Mask, distinct
 from provenance.report import Count
 from provenance.rules import Batch, Level, Rule, Verdict
 from provenance.rules._rule import EVERY_INPUT, REQUIRED_INPUTS
@@ -34,7 +34,7 @@ class Finding:
 
     def datums(self) -> Ints:
         """The distinct datums of the failing elements, as their numbers in the file."""
-        return self.batch.columns.row[np.unique(self.rows())]
+        return self.batch.columns.row[distinct(self.rows())]
 
     def first_of_runs(self) -> Ints:
         """Indices into ``failing`` at which violations start: a contiguous run of a datum, or one element."""
@@ -191,7 +191,7 @@ def _positions(batch: Batch, finding: Finding) -> Ints:
     if finding.rule.at == "element" and finding.field in batch.columns.inputs:
         of_element = batch.position_of_elements(finding.field)
         if of_element is not None:
-            return np.unique(of_element[finding.failing])
+            return distinct(of_element[finding.failing])
     return finding.failing
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from provenance._version import __version__
-from provenance.columns import Fault
+from provenance.columns import Fault, distinct
 from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate
 from provenance.engine.judge import Circumstances, Judged, judge
@@ -207,15 +207,15 @@ class Run:
                 datums.setdefault(fault.code, []).append(np.array([base + fault.row]))
             if self.severity(fault.code) != Severity.OFF:
                 self._counts.setdefault(fault.code, Count()).add(Count(0, 1, 1))
-        distinct = {code: np.unique(np.concatenate(rows)) for code, rows in datums.items()}
-        bad = [rows for code, rows in distinct.items() if self.severity(code) == Severity.ERROR]
-        for code, rows in distinct.items():
+        failed = {code: distinct(np.concatenate(rows)) for code, rows in datums.items()}
+        bad = [rows for code, rows in failed.items() if self.severity(code) == Severity.ERROR]
+        for code, rows in failed.items():
             if self.severity(code) == Severity.OFF:
                 self._silenced[code] += len(rows)
             else:
                 self._counts[code].datums += len(rows)
         if bad:
-            self.bad_datums += len(np.unique(np.concatenate(bad)))
+            self.bad_datums += len(distinct(np.concatenate(bad)))
         if step.judged is not None:
             self._count_batch(step.judged, bad)
         return Step(
@@ -231,8 +231,9 @@ class Run:
         self._unmeasured += judged.unmeasured
         for code in ("FMT001", "FMT002", "FMT003", "FMT004"):
             self._checked[code] += len(columns)
-        looked_at = [judged.passed.columns.row, *bad]
-        self.unjudged += len(columns) - len(np.unique(np.concatenate(looked_at)))
+        passed = judged.passed.columns.row
+        if len(passed) < len(columns):
+            self.unjudged += len(columns) - len(distinct(np.concatenate([passed, *bad])))
 
     def _needs_unmet(self) -> Iterator[NotChecked]:
         for code, rule in sorted(registry().items()):

@@ -16,13 +16,11 @@ from provenance.columns import Columns, Fault
 from provenance.errors import ReadError
 from provenance.formats import jsonl
 from provenance.formats._io import GZIP, MAX_LINE, STDIN, ZSTD, OnBytes, replacing
-from provenance.formats.jsonl import BATCH_POSITIONS
 from provenance.formats.objects import columns_of, table_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
 __all__ = [
-    "BATCH_POSITIONS",
     "MAX_LINE",
     "SUFFIXES",
     "columns_of",
@@ -63,7 +61,7 @@ def is_arrow(path: str | os.PathLike[str]) -> bool:
 def read_datums(
     path: str | os.PathLike[str],
     *,
-    batch_positions: int = BATCH_POSITIONS,
+    batch_positions: int | None = None,
     max_line: int = MAX_LINE,
     on_bytes: OnBytes | None = None,
 ) -> Iterator[Columns]:
@@ -71,7 +69,8 @@ def read_datums(
 
     Args:
         path: The file, or ``-`` for standard input.
-        batch_positions: About how many positions a batch has. A file without datums has one or none.
+        batch_positions: About how many positions a batch has; each format has a default of its own. A file
+            without datums has one batch or none.
         max_line: How many bytes a line may have, in files of lines.
         on_bytes: Called with the number of bytes that were read since the last call, compressed as they are.
 
@@ -83,8 +82,15 @@ def read_datums(
     if is_arrow(name):
         from provenance.formats import arrow
 
-        return arrow.read_datums(name, batch_positions=batch_positions, on_bytes=on_bytes)
-    return jsonl.read_datums(name, batch_positions=batch_positions, max_line=max_line, on_bytes=on_bytes)
+        return arrow.read_datums(
+            name, batch_positions=batch_positions or arrow.BATCH_POSITIONS, on_bytes=on_bytes
+        )
+    return jsonl.read_datums(
+        name,
+        batch_positions=batch_positions or jsonl.BATCH_POSITIONS,
+        max_line=max_line,
+        on_bytes=on_bytes,
+    )
 
 
 def read_sequences(

@@ -67,7 +67,7 @@ def read_lines(
                 return
         cut = data.rfind(b"\n") + 1
         if cut:
-            whole = b"".join((*rest, data[:cut]))
+            whole = b"".join((*rest, memoryview(data)[:cut]))
             lines, number = _cut(whole, number, path, max_line)
             yield from lines
             rest, size = [], 0
@@ -86,12 +86,15 @@ def _foreign_mark(start: bytes) -> bytes | None:
 
 def _cut(data: bytes, number: int, path: str, max_line: int) -> tuple[list[Line], int]:
     """Cut lines that all have their newline; the second result is the number of the next line."""
-    characters = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(characters == ord("\n"))
-    keys = np.diff(np.searchsorted(_key_colons(characters), ends), prepend=0)
+    ends = []
+    end = data.find(b"\n")
+    while end >= 0:
+        ends.append(end)
+        end = data.find(b"\n", end + 1)
+    keys = np.diff(np.searchsorted(_key_colons(data), ends), prepend=0)
     lines: list[Line] = []
     start = len(_BOM) if number == 1 and data.startswith(_BOM) else 0
-    for end, count in zip(ends.tolist(), keys.tolist(), strict=True):
+    for end, count in zip(ends, keys.tolist(), strict=True):
         if end - start > max_line:
             raise _too_long(path, number, max_line)
         line = data[start:end]
@@ -101,8 +104,9 @@ def _cut(data: bytes, number: int, path: str, max_line: int) -> tuple[list[Line]
     return lines, number
 
 
-def _key_colons(characters: Array) -> Array:
+def _key_colons(data: bytes) -> Array:
     """Where a colon follows a quote or a blank: after each key, and rarely inside of a string."""
+    characters = np.frombuffer(data, np.uint8)
     colons = np.flatnonzero(characters == ord(":"))
     before = characters[np.maximum(colons - 1, 0)]
     chosen: Array = colons[np.isin(before, _BEFORE_COLON)]

@@ -11,11 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from provenance.columns import Ints, Mask, offsets_of
+from provenance.columns import Array, Ints, Mask, offsets_of
 from provenance.errors import LedgerError
 from provenance.models import SampledSequence
 from provenance.sequences import ABSENT, Record, SequenceTable, TableBuilder, microseconds, table_of_models
 
+#: Tokens at the end of a prompt that make its digest: turns of one conversation begin alike.
+_TAIL: Final = 64
 _POOLS: Final = ("pool", "logprobs")
 _COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in _POOLS)
 
@@ -35,7 +37,7 @@ class MemoryLedger:
         self._parts = [blank]
         self._size = 1
         self._index: dict[str, dict[str, int]] = {}
-        self._prompts: dict[int, tuple[int, int]] = {}
+        self._prompts: dict[int, int] = {}
 
     def __len__(self) -> int:
         return self._size - 1
@@ -151,40 +153,51 @@ class MemoryLedger:
 
     def _append(self, table: SequenceTable) -> None:
         """Add the rows of a table, with its tokens and those of its prompts that are not there yet."""
-        new, address, known = self._sort_out_prompts(table)
-        prompts = [np.frombuffer(content, np.int32) for content in new]
+        prompts = table.pool.slices(table.prompt_start, table.prompt_length)
         tokens = table.pool.slices(table.token_start, table.token_length)
-        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *prompts, *tokens]))
+        new, address, known = self._sort_out(prompts)
+        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *new, *tokens]))
         logprobs = table.logprobs.slices(table.logprob_start, table.logprob_length)
         first_logprob = self._logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
-        self._prompts |= {hash(content): (first + place, len(content)) for content, place in new.items()}
+        address[~known] += first
+        for row in np.flatnonzero(~known).tolist():
+            self._prompts.setdefault(_digest(prompts[row]), int(address[row]))
         self._parts.append(
             replace(
                 table,
-                prompt_start=np.where(known, address, first + address),
-                token_start=first + sum(map(len, prompts)) + offsets_of(table.token_length)[:-1],
+                prompt_start=address,
+                token_start=first + sum(map(len, new)) + offsets_of(table.token_length)[:-1],
                 logprob_start=first_logprob + offsets_of(table.logprob_length)[:-1],
             )
         )
         self._size += len(table)
 
-    def _sort_out_prompts(self, table: SequenceTable) -> tuple[dict[bytes, int], Ints, Mask]:
-        """The distinct prompts to add with their places; each row's place or address, and which it is."""
-        new: dict[bytes, int] = {}
-        address, known = np.zeros(len(table), np.int64), np.zeros(len(table), np.bool_)
+    def _sort_out(self, prompts: list[Array]) -> tuple[list[Array], Ints, Mask]:
+        """The distinct prompts to add; the place of each prompt among them, or its address; which it is."""
+        new: list[Array] = []
+        places: dict[int, tuple[int, Array]] = {}
+        address, known = np.zeros(len(prompts), np.int64), np.zeros(len(prompts), np.bool_)
         length = 0
-        for row, prompt in enumerate(table.pool.slices(table.prompt_start, table.prompt_length)):
-            content = prompt.tobytes()
-            place = new.get(content)
-            if place is None:
-                start, size = self._prompts.get(hash(content), (0, -1))
-                if size == len(content) and self._pool.slice(start, len(prompt)).tobytes() == content:
-                    address[row], known[row] = start, True
-                    continue
-                place = new[content] = length
-                length += len(prompt)
-            address[row] = place
+        for row, prompt in enumerate(prompts):
+            digest = _digest(prompt)
+            place, same = places.get(digest, (0, None))
+            if same is not None and np.array_equal(same, prompt):
+                address[row] = place
+                continue
+            at = self._prompts.get(digest)
+            if at is not None and np.array_equal(self._pool.slice(at, len(prompt)), prompt):
+                address[row], known[row] = at, True
+                continue
+            places.setdefault(digest, (length, prompt))
+            new.append(prompt)
+            address[row] = length
+            length += len(prompt)
         return new, address, known
+
+
+def _digest(prompt: Array) -> int:
+    """What equal prompts have in common; others seldom, since length and last tokens mostly differ."""
+    return hash((len(prompt), prompt[-_TAIL:].tobytes()))
 
 
 def _blank() -> SequenceTable:

@@ -198,17 +198,11 @@ class Batch:
         """(p,): the position lies under a target-side sampled span."""
         return self.over_spans(TARGET_SPANS, self.columns.target_spans.kind == SAMPLED)
 
-    def mark(self, positions: Ints, chosen: Mask | None = None) -> Mask:
-        """(p,): True at the given positions, or at the chosen ones of them."""
+    def mark(self, positions: Ints) -> Mask:
+        """(p,): True at the given positions."""
         marked = np.zeros(self.columns.positions, np.bool_)
-        marked[positions if chosen is None else positions[chosen]] = True
+        marked[positions] = True
         return marked
-
-    def spread(self, positions: Ints, valid: Mask) -> Mask | None:
-        """(p,): ``valid`` at the given positions and True elsewhere; None when all are valid."""
-        if valid.all():
-            return None
-        return ~self.mark(positions, ~valid)
 
     @cached_property
     def with_spans(self) -> Mask | None:
@@ -289,6 +283,9 @@ class Batch:
         """One per row of ``table``: known, and not looked up by an earlier batch of the dataset."""
         new = self.table.known & ~self.table.ambiguous
         rows = np.flatnonzero(new)
-        keys = zip(self.table.session_id[rows], self.table.sequence_id[rows], strict=True)
-        new[rows] = ~self._history.seen_before("record", list(keys))
+        for session in set(self.table.session_id[rows].tolist()):
+            own = rows[self.table.session_id[rows] == session]
+            new[own] = ~self._history.seen_before(
+                f"record of {session}", self.table.sequence_id[own].tolist()
+            )
         return new

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provenance.columns import SAMPLED, Array, Mask, ranges
+from provenance.columns import SAMPLED, Array, Ints, Mask, ranges
 from provenance.rules._derived import LogprobDifferences
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
 
@@ -61,6 +61,14 @@ class Claims:
             usable = usable & ~self._table.conflicting[self._batch.spans(field).sequence]
         return usable
 
+    def _bases(self, field: str) -> Ints:
+        """(s,): the address of the first token each span claims; without meaning where not verifiable."""
+        spans, table = self._batch.spans(field), self._table
+        sampled = spans.kind == SAMPLED
+        base = np.where(sampled, table.token_start[spans.sequence], table.prompt_start[spans.sequence])
+        addresses: Ints = base + spans.start
+        return addresses
+
     def claimed_tokens(self, field: str) -> tuple[Array, Mask | None]:
         """What the spans on the side of a field claim.
 
@@ -69,13 +77,10 @@ class Claims:
             is, None when that holds everywhere.
         """
         spans, usable = self._batch.spans(field), self.verifiable(field)
-        positions, sequence = self._batch.columns.positions, spans.sequence
+        positions = self._batch.columns.positions
         if not len(self._table):
             return np.zeros(positions, np.int32), np.zeros(positions, np.bool_)
-        base = np.where(
-            spans.kind == SAMPLED, self._table.token_start[sequence], self._table.prompt_start[sequence]
-        )
-        starts = base + spans.start
+        starts = self._bases(field)
         if usable.all() and spans.present.all():
             return self._table.pool.gather(starts, spans.length), None
         claimed = np.zeros(positions, np.int32)
@@ -95,11 +100,33 @@ class Claims:
     @cached_property
     def target_claims(self) -> tuple[Mask, Mask | None]:
         """(p,) the target is the token that its span claims; (p,) or None: whether that can be said."""
-        claimed, compared = self.claimed_tokens(TARGET_SPANS)
-        scalar = self._batch.scalar_positions
-        if scalar is not None:
-            compared = scalar if compared is None else compared & scalar
-        return self._batch.targets == claimed, compared
+        batch = self._batch
+        usable, scalar = self.verifiable(TARGET_SPANS), batch.scalar_positions
+        if not usable.all() or not batch.columns.target_spans.present.all() or scalar is not None:
+            claimed, compared = self.claimed_tokens(TARGET_SPANS)
+            if scalar is not None:
+                compared = scalar if compared is None else compared & scalar
+            return batch.targets == claimed, compared
+        same = self._proved_by_input()
+        rest = np.flatnonzero(~same)
+        same[rest] = batch.targets[rest] == self._claimed_at(rest)
+        return same, None
+
+    def _proved_by_input(self) -> Mask:
+        """(p,): target i is input i + 1, which is the token claimed there, and both claim the same place."""
+        same, compared = self.input_claims
+        proved = self._batch.shifted.over(self._batch.shifted.same_place)
+        proved &= self._batch.target_is_next_input
+        proved[:-1] &= same[1:] if compared is None else same[1:] & compared[1:]
+        return proved
+
+    def _claimed_at(self, positions: Ints) -> Array:
+        """The tokens that the target spans claim at some positions, all of them verifiable."""
+        spans, starts = self._batch.columns.target_spans, self._batch.target_starts
+        nonempty = np.flatnonzero(spans.length > 0)
+        span = nonempty[np.searchsorted(starts[nonempty], positions, "right") - 1]
+        places = self._bases(TARGET_SPANS)[span] + positions - starts[span]
+        return self._table.pool.gather(places, np.ones(len(places), np.int64))
 
     @cached_property
     def logprob_differences(self) -> LogprobDifferences:
@@ -109,15 +136,17 @@ class Claims:
         if len(self._table):
             complete = self._table.logprob_length == self._table.token_length
             usable &= complete[spans.sequence]
+        whole = bool(usable[spans.kind == SAMPLED].all()) and bool(spans.present.all())
         span = np.flatnonzero(usable)
-        sequence = spans.sequence[span]
-        position = ranges(self._batch.target_starts[span], spans.length[span])
+        sequence, given = spans.sequence[span], self._batch.at_positions("logprobs")
+        position = None if whole else ranges(self._batch.target_starts[span], spans.length[span])
         return LogprobDifferences(
             span=span,
+            length=spans.length[span],
             position=position,
-            given=self._batch.at_positions("logprobs")[position],
+            sampled=self._batch.sampled,
+            given=given[self._batch.sampled if position is None else position],
             recorded=self._table.logprobs.gather(
                 self._table.logprob_start[sequence] + spans.start[span], spans.length[span]
             ),
-            length=spans.length[span],
         )

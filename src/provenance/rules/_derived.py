@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from provenance.columns import SAMPLED, Columns, Floats, Ints, Mask, Spans
+from provenance.columns import SAMPLED, Columns, Floats, Ints, Mask, Spans, distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +38,7 @@ def shifted(columns: Columns, target_starts: Ints, input_starts: Ints) -> Shifte
     targets, inputs = columns.target_spans, columns.input_spans
     last = columns.offsets[1:] - 1
     cuts = np.concatenate([target_starts, input_starts - 1, last, columns.offsets])
-    cuts = np.unique(cuts[(cuts >= 0) & (cuts < columns.positions)])
+    cuts = distinct(cuts[(cuts >= 0) & (cuts < columns.positions)])
     length = np.diff(np.append(cuts, columns.positions))
     i = _span_at(targets, target_starts, cuts)
     j = _span_at(inputs, input_starts, cuts + 1)
@@ -90,15 +91,15 @@ def pairs_of(columns: Columns) -> Pairs:
     nonempty = np.concatenate([spans.length for spans in lists]) > 0
     key = row * (len(columns.ids) + 1) + sequence
     named = np.flatnonzero(sequence >= 0)
-    distinct, first, inverse = np.unique(key[named], return_index=True, return_inverse=True)
+    pairs, first, inverse = np.unique(key[named], return_index=True, return_inverse=True)
     order = np.lexsort((first, row[named][first]))
-    rank = np.empty(len(distinct), np.int64)
-    rank[order] = np.arange(len(distinct))
+    rank = np.empty(len(pairs), np.int64)
+    rank[order] = np.arange(len(pairs))
     of_span = np.full(len(row), -1, np.int64)
     of_span[named] = rank[inverse]
-    sampled = np.zeros(len(distinct), np.bool_)
+    sampled = np.zeros(len(pairs), np.bool_)
     sampled[of_span[named][kind[named] == SAMPLED]] = True
-    trained = np.zeros(len(distinct), np.bool_)
+    trained = np.zeros(len(pairs), np.bool_)
     trained[of_span[named][((kind == SAMPLED) & target & nonempty)[named]]] = True
     split = len(columns.input_spans.kind)
     return Pairs(
@@ -112,19 +113,48 @@ def pairs_of(columns: Columns) -> Pairs:
 
 
 class LogprobDifferences:
-    """Given and recorded logprobs at the positions that can be compared, m in all, of d target spans."""
+    """Given and recorded logprobs at the m positions that can be compared, those of d target spans."""
 
-    def __init__(self, span: Ints, length: Ints, position: Ints, given: Floats, recorded: Floats) -> None:
+    def __init__(
+        self,
+        *,
+        span: Ints,
+        length: Ints,
+        position: Ints | None,
+        sampled: Mask,
+        given: Floats,
+        recorded: Floats,
+    ) -> None:
         self.span = span
         """(d,): target spans, none of them empty."""
         self.length = length
         """(d,): positions of each span."""
-        self.position = position
-        """(m,), ascending."""
+        self._position = position
+        self._sampled = sampled
         self.given = given
         """(m,): the datums' logprobs."""
         self.recorded = recorded
         """(m,): the ledger's."""
+
+    @cached_property
+    def position(self) -> Ints:
+        """(m,), ascending."""
+        return np.flatnonzero(self._sampled) if self._position is None else self._position
+
+    @cached_property
+    def compared(self) -> Mask:
+        """(p,): the position can be compared, and its record holds a finite value."""
+        finite = np.isfinite(self.recorded)
+        if self._position is None and finite.all():
+            return self._sampled
+        compared = np.zeros(len(self._sampled), np.bool_)
+        compared[self.position[finite]] = True
+        return compared
+
+    @cached_property
+    def identical(self) -> bool:
+        """All given values are the recorded ones, bit for bit but for the sign of 0."""
+        return np.array_equal(self.given, self.recorded)
 
     @cached_property
     def absolute(self) -> Floats:
@@ -134,14 +164,20 @@ class LogprobDifferences:
             difference: Floats = np.abs(self.given - self.recorded)
         return difference
 
-    @cached_property
-    def finite(self) -> Mask | None:
-        """(m,): the recorded value is finite; None when all are."""
-        finite: Mask = np.isfinite(self.recorded)
-        return None if finite.all() else finite
-
-    def limit(self, absolute: float, relative: float) -> Floats:
-        """(m,): absolute + relative * max(abs(given), abs(recorded))."""
+    def beyond(self, absolute: float, relative: float) -> Ints:
+        """Positions at which the difference exceeds absolute + relative * max(abs(given), abs(recorded))."""
+        if self.identical:
+            return np.zeros(0, np.int64)
         largest = np.maximum(np.abs(self.given), np.abs(self.recorded))
-        limit: Floats = np.float32(absolute) + np.float32(relative) * largest
-        return limit
+        return self.position[self.absolute > np.float32(absolute) + np.float32(relative) * largest]
+
+    @cached_property
+    def means(self) -> npt.NDArray[np.float64]:
+        """(d,): mean absolute difference over each span, NaN where one is not a number."""
+        if self.identical:
+            return np.zeros(len(self.span))
+        firsts = np.cumsum(self.length) - self.length
+        means: npt.NDArray[np.float64] = (
+            np.add.reduceat(self.absolute, firsts, dtype=np.float64) / self.length
+        )
+        return means

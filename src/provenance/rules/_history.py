@@ -18,15 +18,15 @@ class History:
     def seen_before(self, kind: str, keys: Sequence[Hashable]) -> Mask:
         """Add keys and tell for each whether it was added before, within ``keys`` too; shape (len(keys),)."""
         hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
-        distinct, first = np.unique(hashes, return_index=True)
+        new, first = np.unique(hashes, return_index=True)
         before = np.ones(len(hashes), np.bool_)
         before[first] = False
         runs = self._runs.setdefault(kind, [])
         for run in runs:
             at = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
             before |= run[at] == hashes
-        if len(distinct):
-            runs.append(distinct)
+        if len(new):
+            runs.append(new)
         # Runs at least double in size from last to first, so that there are only log(n) to search.
         while len(runs) > 1 and len(runs[-2]) < 2 * len(runs[-1]):
             last = runs.pop()

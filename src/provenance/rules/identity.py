@@ -131,12 +131,9 @@ def logprob_mismatch(batch: Batch, field: str) -> Verdict:
     through bfloat16. Pass on what sampling returned. Evidence: documented (Losses page: logprobs are those
     of the sampler).
     """
-    differences = batch.claims.logprob_differences
-    limit = differences.limit(batch.parameters.logprob_abs, batch.parameters.logprob_rel)
-    return Verdict(
-        batch.spread(differences.position, ~(differences.absolute > limit)),
-        batch.mark(differences.position, differences.finite),
-    )
+    differences, limits = batch.claims.logprob_differences, batch.parameters
+    beyond = differences.beyond(limits.logprob_abs, limits.logprob_rel)
+    return Verdict(None if not len(beyond) else ~batch.mark(beyond), differences.compared)
 
 
 def _recorded_logprob(batch: Batch, position: int) -> Mapping[str, Any]:
@@ -272,8 +269,5 @@ def _mean_difference(batch: Batch) -> Any:
     """(s,): mean absolute difference over each target span, NaN where it cannot be compared."""
     differences = batch.claims.logprob_differences
     means = np.full(len(batch.columns.target_spans.kind), np.nan)
-    if len(differences.span):
-        firsts = np.cumsum(differences.length) - differences.length
-        sums = np.add.reduceat(differences.absolute, firsts, dtype=np.float64)
-        means[differences.span] = sums / differences.length
+    means[differences.span] = differences.means
     return means

@@ -190,7 +190,7 @@ def modified_sampling(batch: Batch, field: str) -> Verdict:
     plain = (
         (np.isnan(table.temperature) | (table.temperature == 1))
         & (np.isnan(table.top_p) | (table.top_p == 1))
-        & np.isin(table.top_k, (ABSENT, 0, -1))
+        & ((table.top_k == ABSENT) | (table.top_k == 0) | (table.top_k == -1))
     )
     return Verdict(
         batch.of_pairs(plain), batch.pairs.trained & batch.of_pairs(table.known & ~table.ambiguous)
