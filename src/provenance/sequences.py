@@ -26,6 +26,8 @@ Texts = npt.NDArray[np.object_]
 
 
 _PLACE_BITS: Final = 32
+#: Distance between the first addresses of two neighbouring segments of a pool.
+SEGMENT: Final = 1 << _PLACE_BITS
 
 
 class Pool:
@@ -41,7 +43,7 @@ class Pool:
     def append(self, segment: Array) -> int:
         """Add a segment, which must not change any more, and return the address of its first number."""
         self._segments.append(segment)
-        return (len(self._segments) - 1) << _PLACE_BITS
+        return (len(self._segments) - 1) * SEGMENT
 
     def slices(self, starts: Ints, lengths: Ints) -> list[Array]:
         """Views of [start, start + length), one for each."""
@@ -50,19 +52,25 @@ class Pool:
             (pool,) = segments
             return [pool[a:b] for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
         number = (starts >> _PLACE_BITS).tolist()
-        first = starts & ((1 << _PLACE_BITS) - 1)
+        first = starts & (SEGMENT - 1)
         bounds = zip(number, first.tolist(), (first + lengths).tolist(), strict=True)
         return [segments[k][a:b] for k, a, b in bounds]
 
+    def joined(self, starts: Ints, lengths: Ints) -> list[Array]:
+        """As ``slices``, but one view for all where they follow each other without a gap."""
+        if len(starts) and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+            return [self.slice(int(starts[0]), int(lengths.sum()))]
+        return self.slices(starts, lengths)
+
     def slice(self, start: int, length: int) -> Array:
         """A view of [start, start + length)."""
-        place = start & ((1 << _PLACE_BITS) - 1)
+        place = start & (SEGMENT - 1)
         return self._segments[start >> _PLACE_BITS][place : place + length]
 
     def gather(self, starts: Ints, lengths: Ints) -> Array:
         """The numbers of all [start, start + length), one after the other."""
         # Slices are copied whole, which is several times faster than an index for every number.
-        slices = self.slices(starts, lengths)
+        slices = self.joined(starts, lengths)
         return np.concatenate(slices) if slices else self._segments[0][:0]
 
 

@@ -24,7 +24,7 @@ from provenance.formats._arrow_arrays import (
 )
 from provenance.formats._arrow_files import ArrowFile, readable_input
 from provenance.formats._arrow_schema import sequence_faults
-from provenance.sequences import ABSENT, Pool, SequenceTable
+from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable
 
 _BATCH_POSITIONS: Final = 2**20
 _INT32_MAX: Final = 2**31 - 1
@@ -186,9 +186,6 @@ def _table(batch: Any, file: str | None, first_row: int) -> _Result:
     sampled, sampled_values = rows.tokens("tokens", 0)
     logprobs = lists_of(rows.column("logprobs"))
     logprob_values = _floats(logprobs.elements)
-    finite = np.isfinite(logprob_values)
-    if not finite.all():  # a table says no more than that it is no logprob, as for JSON
-        logprob_values = np.where(finite, logprob_values, np.float32("nan"))
     rows.refuse_nulls("sampled_at")
     sampled_at, last_used_at = rows.times("sampled_at"), rows.times("last_used_at")
     top_k, seed = rows.integers("top_k", -(2**31), _INT32_MAX), rows.integers("seed", -(2**63), _INT64_MAX)
@@ -199,7 +196,7 @@ def _table(batch: Any, file: str | None, first_row: int) -> _Result:
         session_id=rows.ids("session_id"),
         prompt_start=prompts.offsets[:-1],
         prompt_length=prompts.lengths,
-        token_start=sampled.offsets[:-1] + len(prompt_values),
+        token_start=sampled.offsets[:-1] + SEGMENT,
         token_length=sampled.lengths,
         logprob_start=logprobs.offsets[:-1],
         logprob_length=logprobs.lengths,
@@ -216,7 +213,7 @@ def _table(batch: Any, file: str | None, first_row: int) -> _Result:
         row=np.arange(first_row, first_row + n, dtype=np.int64),
         line=np.zeros(n, np.int64),
         file=np.full(n, file, np.object_),
-        pool=Pool(np.concatenate([prompt_values, sampled_values])),
+        pool=Pool(prompt_values, sampled_values),
         logprobs=Pool(logprob_values),
         known=np.ones(n, np.bool_),
         ambiguous=np.zeros(n, np.bool_),

@@ -154,43 +154,42 @@ class MemoryLedger:
     def _append(self, table: SequenceTable) -> None:
         """Add the rows of a table, with its tokens and those of its prompts that are not there yet."""
         prompts = table.pool.slices(table.prompt_start, table.prompt_length)
-        tokens = table.pool.slices(table.token_start, table.token_length)
+        tokens = table.pool.joined(table.token_start, table.token_length)
         new, address, known = self._sort_out(prompts)
-        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *new, *tokens]))
-        logprobs = table.logprobs.slices(table.logprob_start, table.logprob_length)
+        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *new.values(), *tokens]))
+        logprobs = table.logprobs.joined(table.logprob_start, table.logprob_length)
         first_logprob = self._logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
         address[~known] += first
-        for row in np.flatnonzero(~known).tolist():
-            self._prompts.setdefault(_digest(prompts[row]), int(address[row]))
+        for place, prompt in new.items():
+            self._prompts.setdefault(_digest(prompt), first + place)
         self._parts.append(
             replace(
                 table,
                 prompt_start=address,
-                token_start=first + sum(map(len, new)) + offsets_of(table.token_length)[:-1],
+                token_start=first + sum(map(len, new.values())) + offsets_of(table.token_length)[:-1],
                 logprob_start=first_logprob + offsets_of(table.logprob_length)[:-1],
             )
         )
         self._size += len(table)
 
-    def _sort_out(self, prompts: list[Array]) -> tuple[list[Array], Ints, Mask]:
-        """The distinct prompts to add; the place of each prompt among them, or its address; which it is."""
-        new: list[Array] = []
-        places: dict[int, tuple[int, Array]] = {}
+    def _sort_out(self, prompts: list[Array]) -> tuple[dict[int, Array], Ints, Mask]:
+        """The distinct prompts to add, by place; the place of each prompt, or its address; which it is."""
+        new: dict[int, Array] = {}
+        place_of: dict[int, int] = {}
         address, known = np.zeros(len(prompts), np.int64), np.zeros(len(prompts), np.bool_)
         length = 0
         for row, prompt in enumerate(prompts):
             digest = _digest(prompt)
-            place, same = places.get(digest, (0, None))
-            if same is not None and np.array_equal(same, prompt):
+            place = place_of.get(digest)
+            if place is not None and new[place].tobytes() == prompt.tobytes():
                 address[row] = place
                 continue
             at = self._prompts.get(digest)
-            if at is not None and np.array_equal(self._pool.slice(at, len(prompt)), prompt):
+            if at is not None and self._pool.slice(at, len(prompt)).tobytes() == prompt.tobytes():
                 address[row], known[row] = at, True
                 continue
-            places.setdefault(digest, (length, prompt))
-            new.append(prompt)
-            address[row] = length
+            place_of[digest] = address[row] = length
+            new[length] = prompt
             length += len(prompt)
         return new, address, known
 
