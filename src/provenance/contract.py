@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,6 +19,7 @@ from provenance.loss_spec import LOSSES, LossSpec
 from provenance.report import Severity
 from provenance.rules import RULESET, Parameters, Rule, registry
 
+_DEFAULT_LOSS: Final = "stable_reinforce"
 _KEYS: Final = ("extends", "ruleset", "severity", "parameters", "inputs")
 _TYPES: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()}
 
@@ -84,11 +87,12 @@ class Contract:
         """The contract as TOML text."""
         lines = [f'extends = "{self.loss.name}"', f"ruleset = {self.ruleset}"]
         if self.loss.name == "custom" and self.loss.declared:
+            lines += ["", "[inputs]"]
             for name in self.loss.required:
                 dtype = "int64" if name in self.loss.int64 else "float32"
                 lines += [
                     "",
-                    f"[inputs.{name}]",
+                    f"[inputs.{_quoted(name)}]",
                     f'dtype = "{dtype}"',
                     f"rank = {self.loss.ranks_of(name)[0]}",
                 ]
@@ -194,6 +198,11 @@ def expand_codes(names: Iterable[str]) -> list[str]:
     return codes
 
 
+def _quoted(key: str) -> str:
+    """A TOML key that may hold anything; JSON's escapes are TOML's, but for DEL."""
+    return json.dumps(key, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
     matches = difflib.get_close_matches(name, list(known), 1, 0.5)
     return f", did you mean {matches[0]!r}?" if matches else f"; known are {', '.join(known)}"
@@ -230,47 +239,67 @@ def _declared(spec: LossSpec, inputs: Mapping[str, Any]) -> LossSpec:
 
 
 def _load(path: Path, above: tuple[Path, ...]) -> Contract:
+    with _naming(path):
+        table = _table_of(path)
+        parent = _parent_of(table, path, above)
+    inherited = None if parent is None else _load(parent, (*above, path))
+    with _naming(path):
+        return _applied(table, inherited)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Put the file in front of what is wrong in it."""
     try:
-        text = path.read_bytes().decode("utf-8")
-        table = tomllib.loads(text)
-    except OSError as error:
-        raise ContractError(f"{path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ContractError(f"{path}: not TOML: {error}") from error
-    if path.name == "pyproject.toml":
-        table = table.get("tool", {}).get("provenance")
-        if table is None:
-            raise ContractError(f"{path}: no [tool.provenance] table")
-    try:
-        return _from_table(table, path, above)
+        yield
     except ContractError as error:
-        if str(error).startswith(str(path)) or above:
-            raise
         raise ContractError(f"{path}: {error}") from error
 
 
-def _from_table(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) -> Contract:
+def _table_of(path: Path) -> Mapping[str, Any]:
+    try:
+        table: Any = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise ContractError(error.strerror or str(error)) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ContractError(f"not TOML: {error}") from error
+    if path.name == "pyproject.toml":
+        tools = table.get("tool")
+        table = tools.get("provenance") if isinstance(tools, dict) else None
+        if not isinstance(table, dict):
+            raise ContractError("no [tool.provenance] table")
     for key, value in table.items():
         if key not in _KEYS:
             raise ContractError(f"unknown key {key!r}{_nearest(key, _KEYS)}")
         if key in ("severity", "parameters", "inputs") and not isinstance(value, dict):
             raise ContractError(f"{key} is {value!r}, expected a table")
-    base = table.get("extends", "stable_reinforce")
+    found: Mapping[str, Any] = table
+    return found
+
+
+def _parent_of(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) -> Path | None:
+    """The contract file that this one extends; None where it extends a loss."""
+    base = table.get("extends", _DEFAULT_LOSS)
     if not isinstance(base, str):
         raise ContractError(f"extends is {base!r}, expected the name of a loss or a contract file")
     if base in LOSSES:
-        contract = Contract.for_loss(base, inputs=table.get("inputs"))
+        return None
+    parent = path.parent / base
+    if not base.endswith(".toml") and not parent.exists():
+        raise ContractError(f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}")
+    if parent.resolve() in {file.resolve() for file in (*above, path)}:
+        raise ContractError(f"extends itself through {base}")
+    return parent
+
+
+def _applied(table: Mapping[str, Any], inherited: Contract | None) -> Contract:
+    inputs = table.get("inputs")
+    if inherited is None:
+        contract = Contract.for_loss(table.get("extends", _DEFAULT_LOSS), inputs=inputs)
+    elif inputs is None:
+        contract = inherited
     else:
-        parent = path.parent / base
-        if not base.endswith(".toml") and not parent.exists():
-            raise ContractError(
-                f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}"
-            )
-        if parent.resolve() in {p.resolve() for p in (*above, path)}:
-            raise ContractError(f"{path} extends itself through {base}")
-        contract = _load(parent, (*above, path))
-        if "inputs" in table:
-            contract = replace(contract, loss=_declared(contract.loss, table["inputs"]))
+        contract = replace(inherited, loss=_declared(inherited.loss, inputs))
     pinned = table.get("ruleset", contract.ruleset)
     if isinstance(pinned, bool) or not isinstance(pinned, int) or not 1 <= pinned <= RULESET:
         raise ContractError(

@@ -163,6 +163,8 @@ class Run:
         return [n for n in needs if not self._has.get(n, getattr(parameters, n, None) is not None)]
 
     def _judge_config(self, circumstances: Circumstances) -> list[Finding]:
+        if not self._config:
+            return []
         batch = circumstances.batch(objects.columns_of([]))
         batch.config = self._config
         rules = [r for r in registry().values() if r.at == "config" and r.code in self.contract.severities]

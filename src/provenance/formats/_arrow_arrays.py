@@ -225,10 +225,11 @@ def texts(array: Any, exists: Mask | None = None) -> Texts:
 def _dictionary(dictionary: Any, used: Ints) -> list[str | None]:
     if len(used) == len(dictionary):
         return _words(dictionary)
-    # string_view has no kernel that takes elements
-    plain = dictionary.cast(pa.large_string()) if pa.types.is_string_view(dictionary.type) else dictionary
+    if pa.types.is_string_view(dictionary.type):  # no kernel takes elements of these
+        words = _words(dictionary)
+        return [words[i] for i in used.tolist()]
     index = pa.Array.from_buffers(pa.int64(), len(used), [None, pa.py_buffer(used)])
-    return _words(plain.take(index))
+    return _words(dictionary.take(index))
 
 
 def _words(array: Any) -> list[Any]:

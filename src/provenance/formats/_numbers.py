@@ -159,18 +159,16 @@ def pack(form: str, values: Sequence[float]) -> bytes:
 
 def _packed(flat: Sequence[Number], form: str, convert: Callable[[float], int | float] | None) -> Packed:
     """Pack the numbers, those that ``struct`` refuses after conversion."""
-    valid = None
-    values: Sequence[Any] = flat
-    if None in flat:
-        valid = bytes(value is not None for value in flat)
-        values = [0 if value is None else value for value in flat]
     try:
-        data = pack(form, values)
+        return Packed(len(flat), pack(form, flat))  # type: ignore[arg-type]
     except struct.error:
+        if None in flat:
+            valid = bytes(value is not None for value in flat)
+            packed = _packed([0 if value is None else value for value in flat], form, convert)
+            return Packed(packed.count, packed.data, valid)
         if convert is None:
             raise
-        data = pack(form, [convert(value) for value in values])
-    return Packed(len(values), data, valid)
+        return Packed(len(flat), pack(form, [convert(value) for value in flat if value is not None]))
 
 
 def _float(value: float) -> float:

@@ -103,11 +103,10 @@ def _logprobs(value: object) -> bytes:
     if numbers.shape is None or len(numbers.shape) != 1:
         raise RecordError("logprobs", "nested lists, expected a list of numbers")
     packed = as_float32(numbers)
+    if packed.valid is None:
+        return packed.data
     values = np.frombuffer(packed.data, np.float32)
-    valid = np.isfinite(values)
-    if packed.valid is not None:
-        valid &= np.frombuffer(packed.valid, np.bool_)
-    return packed.data if valid.all() else np.where(valid, values, np.float32("nan")).tobytes()
+    return np.where(np.frombuffer(packed.valid, np.bool_), values, np.float32("nan")).tobytes()
 
 
 def _name(fields: Mapping[str, Any], name: str) -> str:

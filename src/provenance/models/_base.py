@@ -22,6 +22,7 @@ RULE_NAMES: Mapping[str, str] = MappingProxyType(
         "FMT004": "wrong-type",
         "INP003": "wrong-dtype",
         "INP004": "wrong-rank",
+        "INP005": "length-mismatch",
         "SEQ007": "inconsistent-record",
         "SPN001": "unpaired-spans",
         "SPN003": "untiled-input",

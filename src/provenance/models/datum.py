@@ -101,7 +101,8 @@ class Datum(Model, frozen=True):
 
     Raises:
         SchemaError: SPN001 where one span list is missing, SPN003 or SPN004 where spans do not tile their
-            field, and what the parts raise.
+            field, INP005 or INP004 where there are spans and targets and input differ in length, and what
+            the parts raise.
     """
 
     _rules = MappingProxyType({"model_input_spans": "SPN005", "loss_fn_input_spans": "SPN005"})
@@ -138,9 +139,11 @@ class Datum(Model, frozen=True):
             missing = "model_input_spans" if ours is None else "loss_fn_input_spans"
             raise refuse("SPN001", "missing, provenance needs both span lists or neither", path=missing)
         length = self.model_input.known_length
+        target = self.loss_fn_inputs.get("target_tokens")
+        if length is not None and target is not None and target.rows not in (None, length):
+            _refuse_misaligned(target, length)
         if length is not None:
             _check_tiling("SPN003", "model_input_spans", ours, length, "the length of model_input")
-        target = self.loss_fn_inputs.get("target_tokens")
         if target is not None and target.rows is not None:
             what = f"the rows of target_tokens of shape {list(target.shape)}"
             _check_tiling("SPN004", "loss_fn_input_spans", theirs, target.rows, what)
@@ -152,11 +155,21 @@ class Datum(Model, frozen=True):
         """Return a copy whose spans tile `model_input` and `loss_fn_inputs["target_tokens"]`.
 
         Raises:
-            SchemaError: SPN003 or SPN004 with the sum and what was expected, SPN005 for what is no span.
+            SchemaError: SPN003 or SPN004 with the sum and what was expected, SPN005 for what is no span,
+                INP005 or INP004 for targets that are not as long as the input.
         """
         return self.model_copy(
             update={"model_input_spans": model_input, "loss_fn_input_spans": loss_fn_inputs}
         )
+
+
+def _refuse_misaligned(target: TensorData, length: int) -> None:
+    """Say that targets and input are of different lengths, before spans are held against either."""
+    if len(target.shape) > 1:
+        text = f"shape {list(target.shape)} for {length} positions, expected one target a position or (N, K)"
+        raise refuse("INP004", text, path="loss_fn_inputs.target_tokens.shape")
+    text = f"{target.rows} rows for {length} positions of model_input"
+    raise refuse("INP005", text, path="loss_fn_inputs.target_tokens")
 
 
 def _check_tiling(code: str, field: str, spans: tuple[ProvenanceSpan, ...], expected: int, what: str) -> None:

@@ -22,7 +22,7 @@ declare_rule(
 
 A process that was killed leaves half a line behind; two writers on one file interleave theirs; a hand-made
 export ends its lines in commas. Each non-blank line must be one complete object. Write to a temporary file
-and rename it, and export with a JSON library.""",
+and rename it, and export with a JSON library. Evidence: ours.""",
     judge=None,
     at="file",
     over=("",),
@@ -45,7 +45,7 @@ declare_rule(
 
 JSON is exchanged as UTF-8. Files written with another encoding (UTF-16 from a spreadsheet, Latin-1 from an
 old tool) or cut in the middle of a character cannot be decoded. A byte order mark is fine. Re-encode the file
-with ``iconv -t UTF-8``.""",
+with ``iconv -t UTF-8``. Evidence: ours.""",
     judge=None,
     at="file",
     over=("",),
@@ -67,7 +67,8 @@ declare_rule(
 
 Readers disagree on which value counts: most keep the last, some the first, a few refuse. So what one
 program checked is not what another trains on. It happens when text is merged instead of objects. Write each
-key once.""",
+key once. Evidence: ours (RFC 8259 leaves
+open what a reader does).""",
     judge=None,
     at="file",
     over=("",),
@@ -93,7 +94,7 @@ declare_rule(
 The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as a
 token id becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here, named
 by their path. In Arrow and Parquet a column of the wrong type is reported once for the file, and none of
-its rows is looked at.""",
+its rows is looked at. Evidence: documented (the official client refuses unknown fields).""",
     judge=None,
     at="file",
     over=("",),
@@ -117,7 +118,8 @@ declare_rule(
     doc="""The dataset holds no datum.
 
 An empty file mostly means that an earlier step failed or that a path is wrong, and a check that passes on it
-would hide that. Where an empty dataset is expected, say so with ``--allow-empty`` (``allow_empty=True``).""",
+would hide that. Where an empty dataset is expected, say so with ``--allow-empty`` (``allow_empty=True``).
+Evidence: ours.""",
     judge=None,
     at="dataset",
     over=("",),

@@ -185,7 +185,7 @@ def invalid_span(batch: Batch, field: str) -> Mask:
     detail=lambda batch, field, span: {
         "kind": "sampled" if batch.spans(field).kind[span] == SAMPLED else "prompt"
     },
-    evidence="documented",
+    evidence="observed",
     good=[case()],
     bad=[
         case({"model_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 2, "length": 0}}),
@@ -196,8 +196,8 @@ def zero_length_span(batch: Batch, field: str) -> Mask:
     """A span covers no position.
 
     It says nothing. SDK 0.35 and later accept it and an official recipe writes one for a one-token
-    completion; older SDKs and some servers refuse it. Leave empty spans out. Evidence: documented (SDK
-    docstrings).
+    completion; older SDKs and some servers refuse it. Leave empty spans out. Evidence:
+    observed.
     """
     valid: Mask = batch.spans(field).length >= 1
     return valid
@@ -287,7 +287,7 @@ def partial_sequence(batch: Batch, field: str) -> Verdict:
     at="position",
     over=(TARGET_SPANS,),
     message="target and next input name the same sequence, but not the same position of it",
-    evidence="documented",
+    evidence="ours",
     good=[case(), case(turns="multi")],
     bad=[
         case({"loss_fn_input_spans.0.offset": 0}),
@@ -299,8 +299,8 @@ def misaligned_spans(batch: Batch, field: str) -> Verdict:
 
     Target i is the token that input i + 1 holds, so where both are said to come from the same sequence they
     are the same position of it. Target spans that were copied from the input spans, with the lengths
-    corrected but not the offsets, fail here. Needs no ledger. Evidence: documented (Datum page, next-token
-    alignment).
+    corrected but not the offsets, fail here. Needs no ledger. Evidence: ours (that input and
+    targets are aligned is documented).
     """
     shifted = batch.shifted
     applies = shifted.over(shifted.same_source)
