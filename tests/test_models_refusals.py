@@ -46,8 +46,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
             loss_fn_input_spans=TARGET_SPANS,
         ),
         (
-            "loss_fn_input_spans: lengths sum to 3, expected 1, the rows of target_tokens of shape [1, 3] "
-            "(SPN004 untiled-targets)"
+            "loss_fn_inputs.target_tokens.shape: shape [1, 3] for 3 positions, "
+            "expected one target a position or (N, K) (INP004 wrong-rank)"
         ),
     ),
     (

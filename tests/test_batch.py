@@ -1,0 +1,277 @@
+"""ValidatedBatch: who makes one, that nobody changes one, and what it holds."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import provenance
+from provenance import Contract, ContractError, SchemaError, ValidatedBatch, ValidationError, validate
+from provenance.rules import DROP, Case, case
+
+
+def validated(of: Case, contract: Any = None, **changes: Any) -> ValidatedBatch:
+    circumstances = {
+        "ledger": list(of.sequences),
+        "session": of.session,
+        "now": of.now,
+        "loss_config": of.config,
+    }
+    return validate(list(of.datums), contract or of.loss, **(circumstances | changes))
+
+
+ARRAYS = ("tokens", "cu_seqlens", "sampled", "sequence_starts", "sequence_lengths")
+
+
+def test_the_arrays_of_a_worked_example() -> None:
+    both = case(
+        {
+            "datums.1.loss_fn_inputs.advantages.data": [0.0, 0.0, -0.5, -0.5, -0.5],
+            "sequences.1.policy_version": "7",
+        },
+        copies=2,
+    )
+    batch = validated(both)
+    assert len(batch) == 2
+    assert batch.tokens.tolist() == [11, 12, 13, 21, 22] * 2
+    assert batch.cu_seqlens.tolist() == [0, 5, 10]
+    assert batch.sampled.tolist() == [False, False, True, True, True] * 2
+    assert set(batch.inputs) == {"target_tokens", "logprobs", "advantages"}
+    assert batch.inputs["target_tokens"].tolist() == [12, 13, 21, 22, 2] * 2
+    assert batch.inputs["logprobs"].tolist() == [0.0, 0.0, -0.125, -0.375, -0.625] * 2
+    assert batch.inputs["advantages"].tolist() == [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, -0.5, -0.5, -0.5]
+    assert batch.sequence_ids == ("s:1", "s:1/1")
+    assert batch.sequence_starts.tolist() == [2, 7]
+    assert batch.sequence_lengths.tolist() == [3, 3]
+    assert batch.policy_versions == (None, "7")
+    assert (batch.session, batch.now) == ("session-1", 1767355200 * 1_000_000)
+    assert batch.contract == Contract.for_loss("stable_reinforce")
+    dtypes = [getattr(batch, name).dtype for name in ARRAYS]
+    assert dtypes == [np.int32, np.int64, np.bool_, np.int64, np.int64]
+    assert {name: array.dtype for name, array in batch.inputs.items()} == {
+        "target_tokens": np.int64,
+        "logprobs": np.float32,
+        "advantages": np.float32,
+    }
+
+
+def test_several_turns_have_several_sequences() -> None:
+    batch = validated(case(turns="multi"))
+    assert batch.sampled.tolist() == [False, True, True, False, False, True, True]
+    assert batch.sequence_ids == ("s:1", "s:2")
+    assert batch.sequence_starts.tolist() == [1, 5]
+    assert batch.sequence_lengths.tolist() == [2, 2]
+
+
+def test_batches_of_many_datums_are_joined() -> None:
+    valid = case().datums[0]
+    batch = validate([valid] * 2100, ledger=list(case().sequences), session=case().session, now=case().now)
+    assert len(batch) == 2100
+    assert batch.tokens.shape == (10500,)
+    assert batch.cu_seqlens.tolist() == list(range(0, 10501, 5))
+    assert batch.sequence_starts.tolist() == list(range(2, 10500, 5))
+
+
+def test_images_have_no_token() -> None:
+    image = {"type": "image", "format": "png", "data": "iVBORw0KGgo=", "expected_tokens": 1}
+    chunks = [
+        {"type": "encoded_text", "tokens": [11]},
+        image,
+        {"type": "encoded_text", "tokens": [13, 21, 22]},
+    ]
+    seen = case(
+        {
+            "model_input.chunks": chunks,
+            "loss_fn_inputs.target_tokens.data.0": 0,
+            "sequences.0.prompt_tokens.1": -1,
+        }
+    )
+    assert validated(seen).tokens.tolist() == [11, -1, 13, 21, 22]
+
+
+WIDE = {
+    "loss_fn_inputs.target_tokens": {
+        "data": [12, 0, 13, 0, 21, 9, 22, 0, 2, 0],
+        "dtype": "int64",
+        "shape": [5, 2],
+    },
+    "loss_fn_inputs.weights": {
+        "data": [0.0] * 4 + [1.0, 0.5, 1.0, 0.0, 1.0, 0.0],
+        "dtype": "float32",
+        "shape": [5, 2],
+    },
+}
+SPARSE = {
+    "loss_fn_inputs.target_tokens": {
+        "data": [12, 13, 21, 9, 22, 2],
+        "dtype": "int64",
+        "shape": [5, 2],
+        "sparse_crow_indices": [0, 1, 2, 4, 5, 6],
+        "sparse_col_indices": [0, 0, 0, 1, 0, 0],
+    },
+    "loss_fn_inputs.weights": {
+        "data": [1.0, 0.5, 1.0, 1.0],
+        "dtype": "float32",
+        "shape": [5, 2],
+        "sparse_crow_indices": [0, 0, 0, 2, 3, 4],
+        "sparse_col_indices": [0, 1, 0, 0],
+    },
+}
+
+
+@pytest.mark.parametrize("changes", [WIDE, SPARSE], ids=["dense", "sparse"])
+def test_wide_inputs_are_packed_as_rows(changes: dict[str, Any]) -> None:
+    batch = validated(case(changes, loss="cross_entropy"))
+    assert batch.inputs["target_tokens"].tolist() == [[12, 0], [13, 0], [21, 9], [22, 0], [2, 0]]
+    assert batch.inputs["weights"].tolist() == [[0, 0], [0, 0], [1, 0.5], [1, 0], [1, 0]]
+
+
+def test_datums_without_spans_have_nothing_sampled() -> None:
+    batch = validated(case({"model_input_spans": DROP, "loss_fn_input_spans": DROP}, loss="ppo"))
+    assert not batch.sampled.any()
+    assert batch.sequence_ids == ()
+    assert batch.sequence_starts.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {f"datums.0.{path}": value for path, value in WIDE.items()},
+        {"datums.0.loss_fn_inputs.clip_low_threshold": {"data": [0.8] * 5, "dtype": "float32"}},
+    ],
+    ids=["widths", "optional"],
+)
+def test_datums_of_different_shapes_are_not_packed(changes: dict[str, Any]) -> None:
+    loss = "ppo" if "datums.0.loss_fn_inputs.clip_low_threshold" in changes else "cross_entropy"
+    with pytest.raises(SchemaError, match=r"loss input '(target_tokens|weights|clip_low_threshold)'"):
+        validated(case(changes, loss=loss, copies=2))
+
+
+# What is refused
+
+
+def test_errors_are_refused_with_their_report() -> None:
+    broken = case({"datums.1.loss_fn_inputs.logprobs.data.0": 0.5}, copies=3)
+    with pytest.raises(ValidationError, match="1 of 3 datums break the stable_reinforce contract") as caught:
+        validated(broken)
+    report = caught.value.report
+    assert set(report.counts) == {"VAL002"}
+    assert "row 1: logprobs[0]: VAL002 positive-logprob" in str(caught.value)
+    assert "(1 error)" in str(caught.value)
+
+
+def test_warnings_do_not_refuse() -> None:
+    batch = validated(case({"loss_fn_inputs.advantages.data.2": 0.0}))
+    assert len(batch) == 1
+    assert batch.inputs["advantages"].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("config", [{"kl_coeff": -1.0}, {"kl_coef": 1.0}], ids=repr)
+def test_a_broken_configuration_is_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        validated(case(), loss_config=config)
+
+
+def test_an_empty_batch_is_refused() -> None:
+    with pytest.raises(ValidationError, match="FMT005"):
+        validate([], ledger=[], session="s")
+
+
+@pytest.mark.parametrize("missing", ["ledger", "session"])
+def test_what_the_contract_needs_is_demanded(missing: str) -> None:
+    with pytest.raises(ContractError, match=f"needs a {missing}"):
+        validated(case(), **{missing: None})
+
+
+def test_a_contract_without_such_rules_demands_nothing() -> None:
+    contract = Contract.for_loss("stable_reinforce").select(["INP", "VAL"])
+    batch = validate(list(case().datums), contract)
+    assert batch.session is None
+    assert batch.contract == contract
+    assert batch.policy_versions == (None,)
+
+
+def test_a_broken_ledger_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        validated(case({"sequences.1": {"sequence_id": 5}}))
+
+
+# Who makes one, and that nobody changes one
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ValidatedBatch,
+        lambda: ValidatedBatch(_made_by=object()),
+        lambda: ValidatedBatch(1, tokens=[]),
+    ],
+)
+def test_only_the_engine_makes_batches(make: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"comes from provenance\.validate"):
+        make()
+
+
+def test_attributes_cannot_be_set_or_deleted() -> None:
+    batch = validated(case())
+    for name in ("tokens", "_tokens", "session", "new", "__class__"):
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            setattr(batch, name, None)
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            delattr(batch, name)
+    with pytest.raises(TypeError):
+        batch.inputs["logprobs"] = np.zeros(5)  # type: ignore[index]
+    assert not hasattr(batch, "__dict__")
+
+
+def test_arrays_cannot_be_written_to() -> None:
+    batch = validated(case())
+    for array in (*(getattr(batch, name) for name in ARRAYS), *batch.inputs.values()):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+        for view in (array, array.view(), array[:], array.reshape(-1)):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                view.setflags(write=True)
+
+
+def test_arrays_are_copies_of_what_was_given() -> None:
+    datum = copy.deepcopy(dict(case().datums[0]))
+    logprobs = np.array(datum["loss_fn_inputs"]["logprobs"]["data"], np.float32)
+    datum["loss_fn_inputs"]["logprobs"]["data"] = logprobs
+    batch = validate([datum], ledger=list(case().sequences), session=case().session, now=case().now)
+    logprobs[:] = 5.0
+    assert batch.inputs["logprobs"].tolist() == [0.0, 0.0, -0.125, -0.375, -0.625]
+
+
+def test_a_copy_is_the_batch_itself_and_pickle_refuses() -> None:
+    batch = validated(case())
+    assert copy.copy(batch) is batch
+    assert copy.deepcopy([batch])[0] is batch
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(batch, protocol)
+
+
+def test_repr_says_what_it_is() -> None:
+    text = repr(validated(case(copies=2)))
+    assert text == "<ValidatedBatch of 2 datums, 10 positions, stable_reinforce, session 'session-1'>"
+
+
+def test_validate_takes_files(tmp_path: Any) -> None:
+    valid = case(copies=3)
+    provenance.write_datums(valid.datums, tmp_path / "datums.parquet")
+    provenance.write_sequences(valid.sequences, tmp_path / "sequences.jsonl")
+    batch = validate(
+        tmp_path / "datums.parquet", ledger=tmp_path / "sequences.jsonl", session=valid.session, now=valid.now
+    )
+    plain = validated(valid)
+    for name in ARRAYS:
+        assert np.array_equal(getattr(batch, name), getattr(plain, name))
+    for name, array in plain.inputs.items():
+        assert np.array_equal(batch.inputs[name], array)
+    assert batch.sequence_ids == plain.sequence_ids

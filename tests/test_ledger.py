@@ -1,0 +1,390 @@
+"""The ledger in memory, against a dictionary that does the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from provenance import Ledger, LedgerError, MemoryLedger, SampledSequence
+from provenance.ledger._protocol import last_use_before
+from provenance.sequences import ABSENT, SequenceTable, microseconds, table_of_models
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def sequence(sequence_id: str = "a", session_id: str = "s", **changes: Any) -> SampledSequence:
+    fields = {
+        "prompt_tokens": [11, 12, 13],
+        "tokens": [21, 22],
+        "logprobs": [-0.5, -0.25],
+        "sampled_at": NOON,
+        "record_stability_info": True,
+    }
+    return SampledSequence(**{"sequence_id": sequence_id, "session_id": session_id, **fields, **changes})
+
+
+def stored(table: SequenceTable) -> int:
+    """How many tokens the pool of a ledger's answer holds, those of other sequences too."""
+    return sum(map(len, table.pool._segments))
+
+
+def moment(at: datetime | None) -> int:
+    return ABSENT if at is None else microseconds(at)
+
+
+def uses_of(ledger: MemoryLedger, session_id: str, *ids: str) -> list[int]:
+    return [ledger.uses(i, session_id) for i in ids]
+
+
+def test_the_memory_ledger_is_a_ledger() -> None:
+    assert isinstance(MemoryLedger(), Ledger)
+    assert not isinstance([], Ledger)
+
+
+def test_record_counts_what_is_new() -> None:
+    ledger = MemoryLedger([sequence("a")])
+    assert ledger.record([sequence("a"), sequence("b"), sequence("b"), sequence("a", "t")]) == 2
+    assert ledger.record([]) == 0
+    assert len(ledger) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt_tokens": [11, 12, 14]},
+        {"prompt_tokens": [11, 12]},
+        {"tokens": [21, 23]},
+        {"tokens": [21], "logprobs": [-0.5]},
+        {"logprobs": [-0.5, -0.125]},
+        {"sampled_at": NOON + HOUR},
+        {"record_stability_info": False},
+        {"model": "m"},
+        {"policy_version": 3},
+        {"stop_reason": "length"},
+        {"temperature": 0.5},
+        {"top_p": 0.5},
+        {"top_k": 5},
+        {"seed": 0},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+@pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
+def test_record_refuses_conflicts_and_records_nothing(change: dict[str, Any], together: bool) -> None:
+    ledger = MemoryLedger() if together else MemoryLedger([sequence()])
+    given = [sequence("new"), *([sequence()] if together else []), sequence(**change)]
+    with pytest.raises(LedgerError, match="sequence 'a' of session 's' is recorded already"):
+        ledger.record(given)
+    assert len(ledger) == (0 if together else 1)
+    assert ledger.lookup(["new", "a"], "s").known.tolist() == [False, not together]
+    assert not ledger.lookup(["a"], "s").conflicting.any()
+    # The same key in another session is another sequence.
+    assert ledger.record([sequence("a", "t", **change)]) == 1
+
+
+def test_an_identical_repeat_keeps_the_later_use() -> None:
+    ledger = MemoryLedger([sequence(last_used_at=NOON + HOUR)])
+    for last, expected in ((None, 1), (NOON, 1), (NOON + 2 * HOUR, 2)):
+        assert ledger.record([sequence(last_used_at=last)]) == 0
+        assert ledger.lookup(["a"], "s").last_used_at.tolist() == [microseconds(NOON + expected * HOUR)]
+
+
+def test_load_keeps_the_first_of_conflicting_records_and_marks_it() -> None:
+    for parts in ([[sequence(), sequence(tokens=[7, 8])]], [[sequence()], [sequence(tokens=[7, 8])]]):
+        ledger = MemoryLedger()
+        for part in parts:
+            ledger.load(table_of_models([*part, sequence("b")]))
+        found = ledger.lookup(["a", "b"], "s")
+        assert found.conflicting.tolist() == [True, False]
+        assert found.tokens(0).tolist() == [21, 22]
+        assert len(ledger) == 2
+
+
+def test_lookup_answers_in_the_order_of_the_ids() -> None:
+    ledger = MemoryLedger(sequence(name, tokens=[i, 2]) for i, name in enumerate("abcd"))
+    found = ledger.lookup(["d", "missing", "a", "a", ""], "s")
+    assert found.known.tolist() == [True, False, True, True, False]
+    assert [found.tokens(i).tolist() for i in range(5)] == [[3, 2], [], [0, 2], [0, 2], []]
+    assert found.sequence_id.tolist() == ["d", "", "a", "a", ""]
+    assert len(ledger.lookup([], "s")) == 0
+
+
+def test_lookup_gives_everything_that_was_recorded() -> None:
+    full = sequence(
+        last_used_at=NOON + HOUR,
+        model="m",
+        policy_version=3,
+        stop_reason="stop",
+        temperature=0.5,
+        top_p=0.25,
+        top_k=5,
+        seed=-1,
+        prompt_tokens=[11, -1],
+    )
+    found = MemoryLedger([full, sequence("bare")]).lookup(["a", "bare"], "s")
+    assert found.prompt(0).tolist() == [11, -1]
+    assert found.sampled_logprobs(0).tolist() == [-0.5, -0.25]
+    assert (found.model[0], found.policy_version[0], found.stop_reason[0]) == ("m", "3", "stop")
+    assert (found.temperature[0], found.top_p[0], found.top_k[0], found.seed[0]) == (0.5, 0.25, 5, -1)
+    assert (found.sampled_at[0], found.last_used_at[0]) == (microseconds(NOON), microseconds(NOON + HOUR))
+    assert (found.model[1], found.policy_version[1], found.stop_reason[1]) == (None, None, None)
+    assert np.isnan([found.temperature[1], found.top_p[1]]).all()
+    assert (found.top_k[1], found.seed[1], found.last_used_at[1]) == (ABSENT, ABSENT, ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("session", "expected"),
+    [("s", [("s", False), ("s", False), ("t", False)]), ("t", [("t", False), ("s", False), ("t", False)])]
+    + [(other, [(None, True), ("s", False), ("t", False)]) for other in ("u", None)],
+)
+def test_lookup_prefers_the_session(session: str | None, expected: list[Any]) -> None:
+    both = [sequence("both", "s"), sequence("both", "t", tokens=[7, 8])]
+    ledger = MemoryLedger([*both, sequence("in s", "s"), sequence("in t", "t")])
+    found = ledger.lookup(["both", "in s", "in t"], session)
+    assert found.known.all()
+    for i, (home, ambiguous) in enumerate(expected):
+        assert found.ambiguous[i] == ambiguous
+        assert home is None or found.session_id[i] == home
+
+
+def test_views_that_were_handed_out_stay_as_they_were() -> None:
+    ledger = MemoryLedger([sequence()])
+    before = ledger.lookup(["a"], "s")
+    ledger.record(sequence(f"b{i}", prompt_tokens=[i] * 500) for i in range(100))
+    ledger.renew(["a"], "s", NOON + HOUR)
+    ledger.load(table_of_models([sequence(tokens=[1, 2])]))
+    assert before.tokens(0).tolist() == [21, 22]
+    assert before.prompt(0).tolist() == [11, 12, 13]
+    assert before.last_used_at[0] == ABSENT
+    assert not before.conflicting[0]
+
+
+def test_a_table_that_was_loaded_is_not_changed() -> None:
+    table = table_of_models([sequence()])
+    ledger = MemoryLedger()
+    ledger.load(table)
+    ledger.renew(["a"], "s", NOON + HOUR)
+    ledger.load(table_of_models([sequence(tokens=[1, 2])]))
+    assert table.last_used_at[0] == ABSENT
+    assert not table.conflicting[0]
+
+
+def test_renew_counts_uses_and_never_goes_back() -> None:
+    ledger = MemoryLedger([sequence("a"), sequence("b"), sequence("a", "t")])
+    assert ledger.renew(["a", "b", "a"], "s", NOON + HOUR) == 2
+    assert ledger.renew(["a"], "s", NOON) == 1
+    assert ledger.lookup(["a", "b"], "s").last_used_at.tolist() == [microseconds(NOON + HOUR)] * 2
+    assert uses_of(ledger, "s", "a", "b") == [2, 1]
+    assert uses_of(ledger, "t", "a") == [0]
+    assert ledger.lookup(["a"], "t").last_used_at.tolist() == [ABSENT]
+
+
+@pytest.mark.parametrize(("ids", "session"), [(["a", "missing"], "s"), (["a"], "u"), (["only t"], "s")])
+def test_renew_of_what_is_not_recorded_changes_nothing(ids: list[str], session: str) -> None:
+    ledger = MemoryLedger([sequence("a"), sequence("only t", "t")])
+    with pytest.raises(LedgerError, match="is not recorded; nothing was renewed"):
+        ledger.renew(ids, session, NOON + HOUR)
+    assert ledger.lookup(["a"], "s").last_used_at.tolist() == [ABSENT]
+    assert uses_of(ledger, session, *ids) == [0] * len(ids)
+
+
+def test_expiring_names_the_oldest_first() -> None:
+    ledger = MemoryLedger(
+        [
+            sequence("late", sampled_at=NOON + 3 * HOUR),
+            sequence("used", sampled_at=NOON - 9 * HOUR, last_used_at=NOON + 2 * HOUR),
+            sequence("early", sampled_at=NOON - HOUR),
+            sequence("unrecorded", sampled_at=NOON - 5 * HOUR, record_stability_info=False),
+            sequence("other", "t", sampled_at=NOON),
+        ]
+    )
+    assert ledger.expiring(NOON + 9 * HOUR).sequence_id.tolist() == ["early", "other", "used", "late"]
+    assert ledger.expiring(NOON + 2 * HOUR, "s").sequence_id.tolist() == ["early"]
+    assert ledger.expiring(NOON, "u").sequence_id.tolist() == []
+
+
+def test_the_last_use_that_leaves_too_little() -> None:
+    day = timedelta(days=1)
+    # At noon, what was last used at eleven in the morning before has no hour left; a moment later it has.
+    assert last_use_before(HOUR, NOON, day) == NOON - 23 * HOUR
+
+
+def test_prune_forgets_what_was_not_used_since() -> None:
+    ledger = MemoryLedger([sequence("old", sampled_at=NOON - HOUR), sequence("new"), sequence("old", "t")])
+    ledger.load(table_of_models([sequence("new", tokens=[1, 2])]))
+    assert ledger.prune(NOON) == 1
+    assert ledger.prune(NOON) == 0
+    assert len(ledger) == 2
+    assert ledger.lookup(["old", "new"], "s").session_id.tolist() == ["t", "s"]
+    assert ledger.lookup(["new"], "s").conflicting.all()
+    assert ledger.record([sequence("old", tokens=[5, 6])]) == 1
+    assert ledger.lookup(["old"], "s").tokens(0).tolist() == [5, 6]
+
+
+def test_prompts_are_stored_once() -> None:
+    prompt = list(range(1000))
+    ledger = MemoryLedger(sequence(f"a{i}", prompt_tokens=prompt) for i in range(50))
+    for part in range(50):
+        ledger.record([sequence(f"b{part}", "t", prompt_tokens=prompt, tokens=[part], logprobs=[-1.0])])
+    found = ledger.lookup(["a0", "a49", "b0", "b49"], None)
+    assert len(set(found.prompt_start.tolist())) == 1
+    assert stored(found) <= 1000 + 100 + 50 + 16
+    assert [found.prompt(i).tolist() for i in range(4)] == [prompt] * 4
+    assert found.tokens(3).tolist() == [49]
+
+
+def test_pruning_frees_prompts() -> None:
+    old = [sequence(f"a{i}", prompt_tokens=[i] * 1000, sampled_at=NOON - HOUR) for i in range(10)]
+    ledger = MemoryLedger([*old, sequence("b", prompt_tokens=[3] * 1000)])
+    assert ledger.prune(NOON) == 10
+    found = ledger.lookup(["b"], "s")
+    assert stored(found) < 1100
+    assert found.prompt(0).tolist() == [3] * 1000
+
+
+# Any sequence of operations, held against a dictionary
+
+NAMES = st.sampled_from("abc")
+SESSIONS = st.sampled_from("st")
+MOMENTS = st.integers(0, 5).map(lambda hours: NOON + hours * HOUR)
+SEQUENCES = st.builds(
+    sequence,
+    NAMES,
+    SESSIONS,
+    prompt_tokens=st.sampled_from([[11, 12, 13], [11, 12], []]),
+    tokens=st.sampled_from([[21, 22], [21, 23]]),
+    sampled_at=st.sampled_from([NOON, NOON + HOUR]),
+    last_used_at=st.one_of(st.none(), MOMENTS),
+    record_stability_info=st.sampled_from([True, True, False]),
+)
+Key = tuple[str, str]
+
+
+def key_of(given: SampledSequence) -> Key:
+    return given.session_id, given.sequence_id
+
+
+def same(a: SampledSequence, b: SampledSequence) -> bool:
+    return a.model_copy(update={"last_used_at": None}) == b.model_copy(update={"last_used_at": None})
+
+
+class Operations(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = MemoryLedger()
+        self.records: dict[Key, SampledSequence] = {}
+        self.last_used: dict[Key, int] = {}
+        self.conflicting: set[Key] = set()
+        self.uses: Counter[Key] = Counter()
+
+    def add(self, given: SampledSequence) -> None:
+        key, last = key_of(given), moment(given.last_used_at)
+        if key not in self.records:
+            self.records[key], self.last_used[key] = given, last
+        elif same(self.records[key], given):
+            self.last_used[key] = max(self.last_used[key], last)
+        else:
+            self.conflicting.add(key)
+
+    def used(self, key: Key) -> int:
+        return max(microseconds(self.records[key].sampled_at), self.last_used[key])
+
+    @rule(given=st.lists(SEQUENCES, max_size=4))
+    def record(self, given: list[SampledSequence]) -> None:
+        known = dict(self.records)
+        refused = any(not same(known.setdefault(key_of(g), g), g) for g in given)
+        if refused:
+            with pytest.raises(LedgerError):
+                self.ledger.record(given)
+            return
+        new = len({key_of(g) for g in given} - set(self.records))
+        for one in given:
+            self.add(one)
+        assert self.ledger.record(given) == new
+
+    @rule(given=st.lists(SEQUENCES, max_size=4))
+    def load(self, given: list[SampledSequence]) -> None:
+        for one in given:
+            self.add(one)
+        self.ledger.load(table_of_models(given))
+
+    @rule(ids=st.lists(NAMES, max_size=3), session=SESSIONS, at=MOMENTS)
+    def renew(self, ids: list[str], session: str, at: datetime) -> None:
+        keys = {(session, i) for i in ids}
+        if not keys <= set(self.records):
+            with pytest.raises(LedgerError):
+                self.ledger.renew(ids, session, at)
+            return
+        assert self.ledger.renew(ids, session, at) == len(keys)
+        self.uses.update(keys)
+        for key in keys:
+            self.last_used[key] = max(self.last_used[key], microseconds(at))
+
+    @rule(before=MOMENTS)
+    def prune(self, before: datetime) -> None:
+        old = {key for key in self.records if self.used(key) < microseconds(before)}
+        assert self.ledger.prune(before) == len(old)
+        for key in old:
+            del self.records[key], self.last_used[key]
+        self.conflicting -= old
+
+    @rule(before=MOMENTS, session=st.one_of(st.none(), SESSIONS))
+    def expiring(self, before: datetime, session: str | None) -> None:
+        found = self.ledger.expiring(before, session)
+        used = np.maximum(found.sampled_at, found.last_used_at).tolist()
+        assert used == sorted(used)
+        assert sorted(zip(found.session_id, found.sequence_id, strict=True)) == sorted(
+            key
+            for key, record in self.records.items()
+            if record.record_stability_info
+            and self.used(key) < microseconds(before)
+            and session in (None, key[0])
+        )
+
+    @rule(
+        ids=st.lists(st.sampled_from("abcd"), max_size=5),
+        session=st.one_of(st.none(), st.sampled_from("stu")),
+    )
+    def lookup(self, ids: list[str], session: str | None) -> None:
+        found = self.ledger.lookup(ids, session)
+        assert len(found) == len(ids)
+        for i, name in enumerate(ids):
+            own = (session, name) in self.records
+            homes = [session] if own else [home for home, other in self.records if other == name]
+            assert found.known[i] == bool(homes)
+            assert found.ambiguous[i] == (len(homes) > 1)
+            if len(homes) == 1:
+                self.assert_row(found, i, (str(homes[0]), name))
+
+    def assert_row(self, found: Any, i: int, key: Key) -> None:
+        record = self.records[key]
+        assert (found.session_id[i], found.sequence_id[i]) == key
+        assert found.prompt(i).tolist() == record.prompt_tokens.tolist()
+        assert found.tokens(i).tolist() == record.tokens.tolist()
+        assert found.sampled_logprobs(i).tolist() == record.logprobs.tolist()
+        assert found.sampled_at[i] == microseconds(record.sampled_at)
+        assert found.last_used_at[i] == self.last_used[key]
+        assert found.record_stability_info[i] == record.record_stability_info
+        assert found.conflicting[i] == (key in self.conflicting)
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        assert len(self.ledger) == len(self.records)
+        for (session, name), count in self.uses.items():
+            assert self.ledger.uses(name, session) == count
+
+
+TestOperations = Operations.TestCase
+TestOperations.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.slow
+class TestManyOperations(Operations.TestCase):  # type: ignore[misc, name-defined]
+    settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
