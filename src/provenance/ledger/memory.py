@@ -94,7 +94,7 @@ class MemoryLedger:
     def lookup(self, ids: Sequence[str], session: str | None) -> SequenceTable:
         """One row for each id (see ``Ledger.lookup``)."""
         own = self._index.get(session, {}) if session is not None else {}
-        rows = np.fromiter((own.get(i, 0) for i in ids), np.int64, len(ids))
+        rows = np.array([own.get(sequence_id, 0) for sequence_id in ids], np.int64)
         ambiguous = np.zeros(len(ids), np.bool_)
         for i in np.flatnonzero(rows == 0).tolist():
             elsewhere = [index[ids[i]] for index in self._index.values() if ids[i] in index]

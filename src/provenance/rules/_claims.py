@@ -10,6 +10,7 @@ import numpy as np
 from provenance.columns import SAMPLED, Array, Ints, Mask, ranges
 from provenance.rules._derived import LogprobDifferences
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
+from provenance.sequences import Pool
 
 if TYPE_CHECKING:
     from provenance.rules._batch import Batch
@@ -136,17 +137,16 @@ class Claims:
         if len(self._table):
             complete = self._table.logprob_length == self._table.token_length
             usable &= complete[spans.sequence]
-        whole = bool(usable[spans.kind == SAMPLED].all()) and bool(spans.present.all())
+        whole = bool(usable[(spans.kind == SAMPLED) & (spans.length > 0)].all()) and bool(spans.present.all())
         span = np.flatnonzero(usable)
-        sequence, given = spans.sequence[span], self._batch.at_positions("logprobs")
-        position = None if whole else ranges(self._batch.target_starts[span], spans.length[span])
+        sequence, starts, lengths = spans.sequence[span], self._batch.target_starts[span], spans.length[span]
         return LogprobDifferences(
             span=span,
-            length=spans.length[span],
-            position=position,
+            length=lengths,
+            position=None if whole else ranges(starts, lengths),
             sampled=self._batch.sampled,
-            given=given[self._batch.sampled if position is None else position],
+            given=Pool(self._batch.at_positions("logprobs")).gather(starts, lengths),
             recorded=self._table.logprobs.gather(
-                self._table.logprob_start[sequence] + spans.start[span], spans.length[span]
+                self._table.logprob_start[sequence] + spans.start[span], lengths
             ),
         )

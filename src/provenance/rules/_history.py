@@ -18,17 +18,21 @@ class History:
     def seen_before(self, kind: str, keys: Sequence[Hashable]) -> Mask:
         """Add keys and tell for each whether it was added before, within ``keys`` too; shape (len(keys),)."""
         hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
-        new, first = np.unique(hashes, return_index=True)
-        before = np.ones(len(hashes), np.bool_)
-        before[first] = False
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        repeated = np.zeros(len(ordered), np.bool_)
+        np.equal(ordered[1:], ordered[:-1], out=repeated[1:])
         runs = self._runs.setdefault(kind, [])
         for run in runs:
-            at = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            before |= run[at] == hashes
-        if len(new):
-            runs.append(new)
+            at = np.minimum(np.searchsorted(run, ordered), len(run) - 1)
+            repeated |= run[at] == ordered
+        before = np.empty(len(hashes), np.bool_)
+        before[order] = repeated
+        if not repeated.all():
+            runs.append(ordered[~repeated])
         # Runs at least double in size from last to first, so that there are only log(n) to search.
         while len(runs) > 1 and len(runs[-2]) < 2 * len(runs[-1]):
             last = runs.pop()
-            runs[-1] = np.union1d(runs[-1], last)
+            # A stable sort merges two sorted runs in one pass.
+            runs[-1] = np.sort(np.concatenate([runs[-1], last]), kind="stable")
         return before

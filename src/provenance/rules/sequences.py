@@ -117,9 +117,11 @@ def inconsistent_record(batch: Batch, field: str) -> Verdict:
     records = np.flatnonzero(batch.new_records & valid)
     lengths = table.logprob_length[records]
     values = table.logprobs.gather(table.logprob_start[records], lengths)
-    # Written so that NaN fails too.
-    wrong = ~((values <= np.float32(batch.parameters.tolerance)) & (values > -np.inf))
-    valid[records] = ~any_in_rows(wrong, offsets_of(lengths))
+    tolerance = np.float32(batch.parameters.tolerance)
+    # Both comparisons are False for NaN, which the smallest and largest of values with a NaN are.
+    if len(values) and not (values.max() <= tolerance and values.min() > -np.inf):
+        wrong = ~((values <= tolerance) & (values > -np.inf))
+        valid[records] = ~any_in_rows(wrong, offsets_of(lengths))
     return Verdict(valid, batch.new_records)
 
 
