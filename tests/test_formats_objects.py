@@ -576,7 +576,7 @@ def test_a_table():
     assert table.tokens(1).dtype == np.int32
     np.testing.assert_array_equal(table.sampled_logprobs(0), np.array([-0.5, math.nan], np.float32))
     np.testing.assert_array_equal(
-        table.sampled_logprobs(1), np.array([math.nan, -0.25, math.nan], np.float32)
+        table.sampled_logprobs(1), np.array([math.inf, -0.25, math.inf], np.float32)
     )
     assert table.logprob_length.tolist() == [2, 3, 0]
     at = int(datetime(2026, 11, 29, 9, tzinfo=UTC).timestamp()) * 10**6

@@ -74,7 +74,9 @@ def fields_of(batch: Batch, rule: Rule) -> tuple[str, ...]:
         return batch.loss.required
     if rule.at in ("sequence", "record"):
         return rule.over
-    return tuple(f for f in rule.over if f in _STRUCTURE or f in batch.columns.inputs)
+    # What a loss does not take is INP002's alone.
+    named = (f for f in rule.over if f in batch.columns.inputs and batch.loss.takes(f))
+    return (*(f for f in rule.over if f in _STRUCTURE), *named)
 
 
 _STRUCTURE = ("model_input", "model_input_spans", "loss_fn_input_spans")

@@ -95,7 +95,8 @@ class Run:
         self._on_progress = on_progress
         self._counts: dict[str, Count] = {}
         self._checked: Counter[str] = Counter()
-        self._silenced: Counter[str] = Counter()
+        self._softened: Counter[str] = Counter()
+        self._ambiguous = 0
         self._unmeasured = 0
         self._satisfied: dict[tuple[str, str], bool] = {}
         self._file, self._bytes_read = "", 0
@@ -212,10 +213,10 @@ class Run:
         failed = {code: distinct(np.concatenate(rows)) for code, rows in datums.items()}
         bad = [rows for code, rows in failed.items() if self.severity(code) == Severity.ERROR]
         for code, rows in failed.items():
-            if self.severity(code) == Severity.OFF:
-                self._silenced[code] += len(rows)
-            else:
+            if self.severity(code) != Severity.OFF:
                 self._counts[code].datums += len(rows)
+            if self.severity(code) != Severity.ERROR and registry()[code].gate:
+                self._softened[code] += len(rows)
         if bad:
             self.bad_datums += len(distinct(np.concatenate(bad)))
         if step.judged is not None:
@@ -231,6 +232,8 @@ class Run:
         self.datums += len(columns)
         self.positions += columns.positions
         self._unmeasured += judged.unmeasured
+        if judged.passed.sequences is not None:
+            self._ambiguous += int(judged.passed.sequences.ambiguous.sum())
         for code in ("FMT001", "FMT002", "FMT003", "FMT004"):
             self._checked[code] += len(columns)
         passed = judged.passed.columns.row
@@ -248,11 +251,13 @@ class Run:
                     yield NotChecked(code, f"{part}: {_why(need)}")
 
     def _not_looked_at(self) -> Iterator[NotChecked]:
-        for code, count in sorted(self._silenced.items()):
+        for code, count in sorted(self._softened.items()):
             datums = f"{count} datum{'s' * (count != 1)}"
             yield NotChecked(
-                code, f"off in this contract; {datums} without a shape that other rules could look at"
+                code, f"no error in this contract; {datums} without a shape that other rules could look at"
             )
+        if self._ambiguous:
+            yield NotChecked("SEQ002", "ids that several sessions have: give the training session")
         if self._unmeasured:
             datums = f"{self._unmeasured} datum{'s' * (self._unmeasured != 1)}"
             yield NotChecked(

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from provenance.formats._numbers import INT64_MAX, INT64_MIN, as_float32, as_int64, numbers_of
 from provenance.formats._problem import RecordError, join, object_of, refuse_unknown, required, shown, text_of
-from provenance.models.sequence import _as_moment
+from provenance.models.sequence import as_moment
 from provenance.sequences import ABSENT, Record
 
 FIELDS: Final = (
@@ -75,7 +75,7 @@ def record_of(sequence: object) -> Record:
 def microseconds(value: object, path: str) -> int:
     """Microseconds since 1970 UTC of an aware datetime or a RFC 3339 text; finer digits are cut."""
     try:
-        return (_as_moment(value) - _EPOCH) // _MICROSECOND
+        return (as_moment(value) - _EPOCH) // _MICROSECOND
     except PydanticCustomError as error:
         raise RecordError(path, (error.context or {})["text"]) from None
 

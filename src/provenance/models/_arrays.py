@@ -6,6 +6,7 @@ rounded, wrapped or dropped on the way, apart from the narrowing to float32 that
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 from collections.abc import Sequence
@@ -51,7 +52,9 @@ class Kind:
     wrong: str = "FMT004"
     """An element that is no number: bool, str."""
     inexact: str = "INP003"
-    """A fraction among integers, an integer out of range, an array of another dtype."""
+    """An integer out of range, an array of another dtype."""
+    fraction: str = "INP003"
+    """A fraction among integers."""
     low: int = -(2**63)
     high: int = 2**63 - 1
 
@@ -59,9 +62,16 @@ class Kind:
 INT64 = Kind(np.dtype(np.int64), "an int64")
 FLOAT32 = Kind(np.dtype(np.float32), "a number")
 LOGPROBS = Kind(np.dtype(np.float32), "a number", missing="SEQ007")
-INDICES = Kind(np.dtype(np.int64), "an index >= 0", "INP004", "INP004", "INP004", low=0)
+INDICES = Kind(np.dtype(np.int64), "an index >= 0", "INP004", "INP004", "INP004", "INP004", low=0)
 TOKENS = Kind(
-    np.dtype(np.int32), "a token id in [0, 2^31)", "TOK001", "TOK001", "TOK001", low=0, high=2**31 - 1
+    np.dtype(np.int32),
+    "a token id in [0, 2^31)",
+    "TOK001",
+    "TOK001",
+    "TOK001",
+    "FMT004",
+    low=0,
+    high=2**31 - 1,
 )
 PROMPT_TOKENS = Kind(
     np.dtype(np.int32),
@@ -69,6 +79,7 @@ PROMPT_TOKENS = Kind(
     "TOK001",
     "TOK001",
     "TOK001",
+    "FMT004",
     low=-1,
     high=2**31 - 1,
 )
@@ -194,12 +205,14 @@ def _element(value: Any, i: int, shape: tuple[int, ...], kind: Kind) -> Any:
             raise refuse(
                 kind.missing, f"{shorten(number)} overflows float32", index=_index(i, shape)
             ) from None
-        if not np.isfinite(number):
+        if not math.isfinite(number):
             raise refuse(kind.missing, f"{number!r} is not finite", index=_index(i, shape))
         return float(number)
-    if isinstance(number, float) and not np.isfinite(number):
+    if isinstance(number, float) and not math.isfinite(number):
         raise refuse(kind.missing, f"{number!r} is not {kind.noun}", index=_index(i, shape))
-    if number != int(number) or not kind.low <= number <= kind.high:
+    if number != int(number):
+        raise refuse(kind.fraction, f"{shorten(number)} is not {kind.noun}", index=_index(i, shape))
+    if not kind.low <= number <= kind.high:
         raise refuse(kind.inexact, f"{shorten(number)} is not {kind.noun}", index=_index(i, shape))
     return int(number)
 
@@ -221,7 +234,7 @@ def _floats(array: Array, kind: Kind) -> Array:
     if np.count_nonzero(bad):  # on an array this short in half the time of bad.any()
         first = _first(bad)
         value = given[first].item()
-        text = "overflows float32" if np.isfinite(value) else "is not finite"
+        text = "overflows float32" if math.isfinite(value) else "is not finite"
         raise refuse(kind.missing, f"{value!r} {text}", index=first)
     return freeze(array)
 
@@ -241,7 +254,10 @@ def _integers(array: Array, kind: Kind) -> Array:
     if np.count_nonzero(bad):
         first = _first(bad)
         value = array[first].item()
-        code = kind.inexact if np.isfinite(value) else kind.missing
+        if not math.isfinite(value):
+            code = kind.missing
+        else:
+            code = kind.inexact if value == int(value) else kind.fraction
         raise refuse(code, f"{value!r} is not {kind.noun}", index=first)
     return freeze(array if array.dtype == kind.dtype else array.astype(kind.dtype))
 

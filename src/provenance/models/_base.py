@@ -136,7 +136,8 @@ def _fault(detail: ErrorDetails, rules: Mapping[str, str]) -> Fault:
         case "extra_forbidden":
             code, text = "FMT004", "unknown field"
         case "missing":
-            text = "missing"
+            # A dtype that is not there is no wrong one.
+            code, text = ("FMT004" if code == "INP003" else code), "missing"
         case "union_tag_not_found":
             path, text = _join(path, "type"), "missing"
         case "union_tag_invalid":

@@ -46,6 +46,8 @@ def _as_inputs(value: Any) -> Mapping[str, TensorData]:
     for name, given in value.items():
         if not isinstance(name, str) or not name:
             raise refuse("FMT004", f"{shorten(name)} is not the name of a loss input")
+        if given is None:
+            continue  # an input that is null is one that is not there
         try:
             tensors[name] = given if isinstance(given, TensorData) else _as_tensor(name, given)
         except pydantic.ValidationError as error:

@@ -16,7 +16,8 @@ __all__ = ["SampledSequence"]
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
 
-def _as_moment(value: Any) -> datetime:
+def as_moment(value: Any) -> datetime:
+    """Return an aware datetime or RFC 3339 text as a time in UTC; refused (FMT004) without an offset."""
     if isinstance(value, str):
         match = _RFC3339.fullmatch(value)
         try:
@@ -55,7 +56,7 @@ _Int32: TypeAlias = Annotated[int, Strict(), Field(ge=-(2**31), lt=2**31)]
 _Int64: TypeAlias = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 _Moment: TypeAlias = Annotated[
     datetime,
-    PlainValidator(_as_moment),
+    PlainValidator(as_moment),
     PlainSerializer(lambda m: f"{m.replace(tzinfo=None).isoformat()}Z", return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]

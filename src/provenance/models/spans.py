@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from provenance.models._base import Model
 
@@ -17,6 +17,8 @@ __all__ = ["PromptProvenanceSpan", "ProvenanceSpan", "SampledProvenanceSpan"]
 
 # Arrow and protobuf carry both as int64.
 _Count = Annotated[int, Strict(), Field(ge=0, le=2**63 - 1)]
+# A null offset is one that is left out.
+_Offset = Annotated[_Count, BeforeValidator(lambda value: 0 if value is None else value)]
 _Id = Annotated[str, Strict(), Field(min_length=1)]
 _RULES = MappingProxyType(dict.fromkeys(("type", "sequence_id", "offset", "length"), "SPN005"))
 
@@ -36,7 +38,7 @@ class PromptProvenanceSpan(Model, frozen=True):
     sequence_id: _Id
     """Any sequence that the request with this prompt sampled; opaque, unique within its session."""
 
-    offset: _Count = 0
+    offset: _Offset = 0
     """First position, in tokens from the start of the request's prompt; int64."""
 
     length: _Count
@@ -58,7 +60,7 @@ class SampledProvenanceSpan(Model, frozen=True):
     sequence_id: _Id
     """The sequence whose tokens these are; opaque, unique within its session."""
 
-    offset: _Count = 0
+    offset: _Offset = 0
     """First position, in tokens from the first sampled token; int64."""
 
     length: _Count

@@ -280,8 +280,10 @@ class Batch:
 
     @cached_property
     def new_records(self) -> Mask:
-        """One per row of ``table``: known, and not looked up by an earlier batch of the dataset."""
-        new = self.table.known & ~self.table.ambiguous
+        """One per row of ``table``: known, named by a datum, and by none of an earlier batch."""
+        new = np.zeros(len(self.table), np.bool_)
+        new[self.pairs.sequence] = True
+        new &= self.table.known & ~self.table.ambiguous
         rows = np.flatnonzero(new)
         for session in set(self.table.session_id[rows].tolist()):
             own = rows[self.table.session_id[rows] == session]

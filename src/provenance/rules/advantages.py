@@ -87,13 +87,14 @@ def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
         case({"loss_fn_inputs.weights.data": [0.0] * 5}, loss="cross_entropy"),
     ],
 )
-def no_signal(batch: Batch, field: str) -> Mask:
+def no_signal(batch: Batch, field: str) -> Verdict:
     """No advantage, or no weight, in the whole dataset is nonzero.
 
     The step trains on nothing but the KL term. All groups had constant rewards, or the advantages were lost
     on the way. Legal, hence a warning. Evidence: ours.
     """
-    return np.array([bool(np.any(batch.tensor(field).values))])
+    tensor = batch.tensor(field)
+    return Verdict(np.array([bool(tensor.values.any())]), np.array([bool(tensor.present.any())]))
 
 
 @rule(
