@@ -19,6 +19,7 @@ from provenance.models import Datum, EncodedTextChunk, ModelInput, TensorData
 
 FLT_MAX = float(np.finfo(np.float32).max)
 TOKEN = "is not a token id in [0, 2^31) (TOK001 token-out-of-range)"
+FRACTION = "is not a token id in [0, 2^31) (FMT004 wrong-type)"
 LOOP: list[Any] = []
 LOOP.append(LOOP)
 
@@ -54,9 +55,9 @@ def test_tokens_of_any_origin(given_tokens: Any) -> None:
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ([1, 2.7], f"tokens[1]: 2.7 {TOKEN}"),
-        (np.array([1, 2.7]), f"tokens[1]: 2.7 {TOKEN}"),
-        (np.array([1, 2.5], np.float16), f"tokens[1]: 2.5 {TOKEN}"),
+        ([1, 2.7], f"tokens[1]: 2.7 {FRACTION}"),
+        (np.array([1, 2.7]), f"tokens[1]: 2.7 {FRACTION}"),
+        (np.array([1, 2.5], np.float16), f"tokens[1]: 2.5 {FRACTION}"),
         ([1, float("nan")], f"tokens[1]: nan {TOKEN}"),
         (np.array([1, np.nan]), f"tokens[1]: nan {TOKEN}"),
         ([1, True], f"tokens[1]: True {TOKEN}"),
@@ -91,7 +92,7 @@ def test_tokens_are_refused_with_index_and_value(tokens: Any, message: str) -> N
     with pytest.raises(SchemaError) as caught:
         EncodedTextChunk(tokens=tokens)
     assert str(caught.value) == message
-    assert caught.value.code == "TOK001"
+    assert caught.value.code in message
 
 
 def test_a_writeable_array_is_copied() -> None:

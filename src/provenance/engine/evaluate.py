@@ -52,11 +52,16 @@ class Finding:
 def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
     """Judge a batch by rules, each after those it is given."""
     found: dict[str, list[Finding]] = {}
+    broken: set[str] = set()
     for rule in rules:
-        found[rule.code] = [
-            _judge(batch, rule, field, _excluded(batch, rule, field, found))
+        in_doubt = not broken.isdisjoint(rule.given)
+        findings = [
+            _judge(batch, rule, field, _excluded(batch, rule, field, found) if in_doubt else None)
             for field in fields_of(batch, rule)
         ]
+        found[rule.code] = findings
+        if any(len(finding.failing) for finding in findings):
+            broken.add(rule.code)
     return [finding for findings in found.values() for finding in findings]
 
 

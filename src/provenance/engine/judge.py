@@ -11,7 +11,6 @@ from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate, failed_datums
 from provenance.ledger import Ledger
 from provenance.rules import Batch, History, Rule
-from provenance.rules.inputs import measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ def judge(columns: Columns, circumstances: Circumstances) -> Judged:
         shaped = circumstances.batch(columns.take(np.flatnonzero(columns.readable)))
     findings = evaluate(shaped, circumstances.gates)
     failed = failed_datums(shaped, findings)
-    known = measured(shaped)
+    known = shaped.measured
     kept = np.flatnonzero(~failed & known)
     passed = shaped if len(kept) == len(failed) else circumstances.batch(shaped.columns.take(kept))
     if circumstances.ledger is not None:

@@ -17,11 +17,13 @@ from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate
 from provenance.engine.judge import Circumstances, Judged, judge
 from provenance.engine.locate import violations
+from provenance.engine.plan import plan_of
 from provenance.engine.sources import batches, ledger_of, size_of
 from provenance.errors import ContractError
 from provenance.formats import objects
+from provenance.ledger import Ledger
 from provenance.report import Count, Location, NotChecked, Report, Severity, Violation
-from provenance.rules import CIRCUMSTANCES, History, registry
+from provenance.rules import History, registry
 from provenance.sequences import microseconds, rfc3339
 
 DEFAULT_MAX_LINE: Final = 64 << 20
@@ -88,6 +90,7 @@ class Run:
         self.datums = self.positions = self.bad_datums = 0
         self.unjudged = 0
         """Readable datums that no rule about content looked at though no error was reported for them."""
+        self._plan = plan_of(self.contract, ledger=ledger is not None, session=session is not None)
         self._ledger = ledger
         self._config = dict(loss_config or {})
         self._allow_empty = allow_empty
@@ -133,7 +136,7 @@ class Run:
             counts=self._counts,
             checked=dict(self._checked),
             violations=tuple(kept),
-            not_checked=(*self._needs_unmet(), *self._not_looked_at()),
+            not_checked=(*self._plan.not_checked, *self._not_looked_at()),
             severities=self.contract.severities,
             contract=self.contract.to_dict(),
             session=self.session,
@@ -142,34 +145,23 @@ class Run:
             ruleset=self.contract.ruleset,
         )
 
-    def _circumstances(self, ledger: Any) -> Circumstances:
-        self._has = {"ledger": ledger is not None, "session": self.session is not None}
-        judged = [rule for rule in registry().values() if rule.judge is not None and rule.at != "config"]
+    def _circumstances(self, ledger: Ledger | None) -> Circumstances:
         return Circumstances(
             contract=self.contract,
-            gates=tuple(rule for rule in judged if rule.gate),
-            rules=tuple(
-                rule
-                for rule in judged
-                if not rule.gate and rule.code in self.contract.severities and not self._lacks(rule.needs)
-            ),
+            gates=self._plan.gates,
+            rules=self._plan.rules,
             ledger=ledger,
             session=self.session,
             now=self.now,
             history=History(),
         )
 
-    def _lacks(self, needs: Any) -> list[str]:
-        parameters = self.contract.parameters
-        return [n for n in needs if not self._has.get(n, getattr(parameters, n, None) is not None)]
-
     def _judge_config(self, circumstances: Circumstances) -> list[Finding]:
         if not self._config:
             return []
         batch = circumstances.batch(objects.columns_of([]))
         batch.config = self._config
-        rules = [r for r in registry().values() if r.at == "config" and r.code in self.contract.severities]
-        return evaluate(batch, rules)
+        return evaluate(batch, self._plan.config)
 
     def _local(self, judged: Judged) -> list[Finding]:
         """The findings of a batch without those about the dataset, which are kept for the end."""
@@ -240,16 +232,6 @@ class Run:
         if len(passed) < len(columns):
             self.unjudged += len(columns) - len(distinct(np.concatenate([passed, *bad])))
 
-    def _needs_unmet(self) -> Iterator[NotChecked]:
-        for code, rule in sorted(registry().items()):
-            if code not in self.contract.severities:
-                continue
-            for need in self._lacks(rule.needs)[:1]:
-                yield NotChecked(code, _why(need))
-            for need, part in rule.partly.items():
-                if self._lacks([need]):
-                    yield NotChecked(code, f"{part}: {_why(need)}")
-
     def _not_looked_at(self) -> Iterator[NotChecked]:
         for code, count in sorted(self._softened.items()):
             datums = f"{count} datum{'s' * (count != 1)}"
@@ -271,10 +253,6 @@ class Run:
     def _progress(self) -> Progress:
         found = sum(count.violations for count in self._counts.values())
         return Progress(self._file, self._bytes_read, self._bytes_total, self.datums, found)
-
-
-def _why(need: str) -> str:
-    return CIRCUMSTANCES.get(need, f"no {need} given")
 
 
 def _of_fault(severity: Severity, file: str | None, base: int, fault: Fault) -> Violation:

@@ -1,4 +1,4 @@
-"""Plain lines of JSON, which is nearly all of them: decoded into typed structs and packed.
+"""Plain lines of JSON and plain dicts, which is nearly all of them: turned into typed structs and packed.
 
 A line that is not plain in any way (a null, a NaN, a fraction among ids, an image, CSR, an unknown field, a
 key that may occur twice, no JSON at all) is left to the exact reading of ``_json`` and ``_datums``: whatever
@@ -19,7 +19,7 @@ from provenance.formats._builder import Row, RowSpan, RowTensor
 from provenance.formats._datums import SPAN_KINDS
 from provenance.formats._io import Line
 from provenance.formats._numbers import INT64_MAX, INT64_MIN, pack
-from provenance.formats._problem import RecordError
+from provenance.formats._problem import RecordError, is_unicode
 from provenance.formats._sequences import INT32_MAX, INT32_MIN, MAX_REAL, microseconds
 from provenance.formats._tensors import dense_shape
 from provenance.sequences import ABSENT, Record
@@ -100,6 +100,33 @@ def plain_datum(line: Line) -> Row | None:
         return _row(datum) if _keys(datum) == line.keys else None
     except _NOT_PLAIN:
         return None
+
+
+def plain_dict(datum: dict[Any, Any]) -> Row | None:
+    """Read a JSON-shaped dict, or return None where it is not plain."""
+    try:
+        plain = msgspec.convert(datum, _Datum)
+        return _row(plain) if _is_json(datum, plain) else None
+    except _NOT_PLAIN:
+        return None
+
+
+def _is_json(datum: dict[Any, Any], plain: _Datum) -> bool:
+    """Whether the dict holds lists where msgspec also takes sets, and only text that UTF-8 can write."""
+    numbers = [tensor["data"] for tensor in datum["loss_fn_inputs"].values()]
+    numbers += [chunk["tokens"] for chunk in datum["model_input"]["chunks"]]
+    spans = (*(plain.model_input_spans or ()), *(plain.loss_fn_input_spans or ()))
+    return (
+        all(isinstance(found, list) for found in numbers)
+        and all(isinstance(found, list) for found in _lists(datum))
+        and all(is_unicode(span.sequence_id) for span in spans)
+        and all(map(is_unicode, plain.loss_fn_inputs))
+    )
+
+
+def _lists(datum: dict[Any, Any]) -> list[Any]:
+    found = [datum["model_input"]["chunks"], datum.get("model_input_spans"), datum.get("loss_fn_input_spans")]
+    return [value for value in found if value is not None]
 
 
 def plain_sequence(line: Line) -> Record | None:

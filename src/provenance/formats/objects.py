@@ -8,6 +8,8 @@ from typing import Any
 from provenance.columns import Columns, Fault
 from provenance.formats._builder import ColumnsBuilder, Row
 from provenance.formats._datums import row_of
+from provenance.formats._models import plain_row
+from provenance.formats._plain import plain_dict
 from provenance.formats._problem import RecordError
 from provenance.formats._sequences import record_of
 from provenance.models import Datum, SampledSequence
@@ -22,12 +24,18 @@ def columns_of(datums: Iterable[Datum | Mapping[str, Any]]) -> Columns:
     """
     batch = ColumnsBuilder()
     for datum in datums:
-        row = row_of(datum)
+        row = _plain_row(datum) or row_of(datum)
         if isinstance(row, Row):
             batch.append(row)
         else:
             batch.append_unreadable(row)
     return batch.finish()
+
+
+def _plain_row(datum: object) -> Row | None:
+    if type(datum) is dict:
+        return plain_dict(datum)
+    return plain_row(datum) if type(datum) is Datum else None
 
 
 def table_of(

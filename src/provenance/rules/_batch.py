@@ -16,12 +16,14 @@ import numpy as np
 from provenance.columns import (
     SAMPLED,
     TARGETS,
+    UNKNOWN_LENGTH,
     Array,
     Columns,
     Ints,
     Mask,
     Spans,
     Tensor,
+    any_in_rows,
     offsets_of,
     ranges,
 )
@@ -73,6 +75,12 @@ class Batch:
     def lengths(self) -> Ints:
         """(n,): positions of each datum."""
         return np.diff(self.columns.offsets)
+
+    @cached_property
+    def measured(self) -> Mask:
+        """(n,): the length of every chunk of the datum is known."""
+        chunks = self.columns.chunks
+        return ~any_in_rows(chunks.length == UNKNOWN_LENGTH, chunks.offsets)
 
     @cached_property
     def last_position(self) -> Ints:
@@ -268,6 +276,11 @@ class Batch:
     def of_pairs(self, per_sequence: Mask) -> Mask:
         """(q,): a property of the named sequences, given for each of ``columns.ids``."""
         return per_sequence[self.pairs.sequence]
+
+    @cached_property
+    def recorded_pairs(self) -> Mask:
+        """(q,): the pair's sequence is one known record."""
+        return self.of_pairs(self.table.known & ~self.table.ambiguous)
 
     @cached_property
     def trained_before(self) -> Mask:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from provenance.columns import FLOAT32, INT64, UNKNOWN_LENGTH, Mask, any_in_rows
+from provenance.columns import FLOAT32, INT64, Mask, any_in_rows
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, case
 from provenance.rules._rule import EVERY_INPUT, REQUIRED_INPUTS, Verdict, rule
@@ -185,12 +185,6 @@ def wrong_rank(batch: Batch, field: str) -> Verdict:
     return Verdict(valid, tensor.present if batch.loss.takes(field) else np.zeros_like(valid))
 
 
-def measured(batch: Batch) -> Mask:
-    """(n,): the length of every chunk of the datum is known."""
-    chunks = batch.columns.chunks
-    return ~any_in_rows(chunks.length == UNKNOWN_LENGTH, chunks.offsets)
-
-
 @rule(
     "INP005",
     at="datum",
@@ -224,7 +218,7 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
     valid = tensor.rows == batch.lengths
     if not batch.loss.takes(field):
         return Verdict(None, np.zeros_like(valid))
-    return Verdict(valid, tensor.present & (tensor.rank > 0) & measured(batch))
+    return Verdict(valid, tensor.present & (tensor.rank > 0) & batch.measured)
 
 
 @rule(
@@ -255,7 +249,7 @@ def empty_datum(batch: Batch, field: str) -> Mask:
     There is nothing to train on, and servers refuse it. A rollout that ended before its first token leaves
     such a datum behind; drop it. Evidence: observed.
     """
-    return (batch.lengths > 0) | ~measured(batch)
+    return (batch.lengths > 0) | ~batch.measured
 
 
 @rule(

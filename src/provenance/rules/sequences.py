@@ -194,9 +194,7 @@ def modified_sampling(batch: Batch, field: str) -> Verdict:
         & (np.isnan(table.top_p) | (table.top_p == 1))
         & ((table.top_k == ABSENT) | (table.top_k == 0) | (table.top_k == -1))
     )
-    return Verdict(
-        batch.of_pairs(plain), batch.pairs.trained & batch.of_pairs(table.known & ~table.ambiguous)
-    )
+    return Verdict(batch.of_pairs(plain), batch.pairs.trained & batch.recorded_pairs)
 
 
 def _settings(batch: Batch, sequence: int) -> str:

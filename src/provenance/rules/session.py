@@ -26,11 +26,6 @@ def _span_of_time(microseconds: int) -> str:
     return f"{text}.{rest:06}" if rest else text
 
 
-def _one_record(batch: Batch) -> Mask:
-    """(q,): the pair's sequence is one known record."""
-    return batch.of_pairs(batch.table.known & ~batch.table.ambiguous)
-
-
 @rule(
     "SES001",
     at="sequence",
@@ -64,7 +59,7 @@ def _age(batch: Batch) -> Ints:
 
 def _expires(batch: Batch) -> Mask:
     """(q,): the day applies, that is to recorded sequences that a sampled span names."""
-    return batch.pairs.sampled & _one_record(batch) & batch.of_pairs(batch.table.record_stability_info)
+    return batch.pairs.sampled & batch.recorded_pairs & batch.of_pairs(batch.table.record_stability_info)
 
 
 def _window(batch: Batch) -> int:
@@ -159,7 +154,7 @@ def future_sequence(batch: Batch, field: str) -> Verdict:
     Evidence: ours.
     """
     latest = batch.now + round(batch.parameters.skew * 1_000_000)
-    return Verdict(batch.of_pairs(batch.table.sampled_at <= latest), _one_record(batch))
+    return Verdict(batch.of_pairs(batch.table.sampled_at <= latest), batch.recorded_pairs)
 
 
 def _policy_lag(batch: Batch) -> Any:
@@ -200,5 +195,5 @@ def stale_policy(batch: Batch, field: str) -> Verdict:
     given. Evidence: ours.
     """
     lags, limit = _policy_lag(batch), batch.parameters.max_policy_lag
-    judged = batch.pairs.trained & _one_record(batch) & batch.of_pairs(~np.isnan(lags))
+    judged = batch.pairs.trained & batch.recorded_pairs & batch.of_pairs(~np.isnan(lags))
     return Verdict(batch.of_pairs(lags <= (np.inf if limit is None else limit)), judged)
