@@ -67,6 +67,15 @@ class Pool:
         place = start & (SEGMENT - 1)
         return self._segments[start >> _PLACE_BITS][place : place + length]
 
+    def at(self, addresses: Ints, there: Mask) -> Array:
+        """One number for each address that is there, and 0 for the others."""
+        numbers = np.zeros(len(addresses), np.int64)
+        segment = addresses >> _PLACE_BITS
+        for k in set(segment[there].tolist()):
+            own = there & (segment == k)
+            numbers[own] = self._segments[k][addresses[own] & (SEGMENT - 1)]
+        return numbers
+
     def gather(self, starts: Ints, lengths: Ints) -> Array:
         """The numbers of all [start, start + length), one after the other."""
         # Slices are copied whole, which is several times faster than an index for every number.

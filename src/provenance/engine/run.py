@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from provenance._version import __version__
-from provenance.columns import Fault, distinct
+from provenance.columns import Columns, Fault, distinct
 from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate
 from provenance.engine.judge import Circumstances, Judged, judge
@@ -114,14 +114,16 @@ class Run:
         circumstances = self._circumstances(ledger)
         yield self._count(Step(self._judge_config(circumstances), []))
         for columns in batches(data, max_line=self._max_line, on_bytes=on_bytes):
-            judged = judge(columns, circumstances)
-            base = int(columns.row[0]) if len(columns) else 0
-            yield self._count(
-                Step(self._local(judged), [(columns.file, base, fault) for fault in columns.faults], judged)
-            )
+            yield self._count(self._judge_batch(columns, circumstances))
+            del columns  # before the next batch is read
             if self._on_progress is not None:
                 self._on_progress(self._progress())
         yield self._count(Step([], self._judge_dataset()))
+
+    def _judge_batch(self, columns: Columns, circumstances: Circumstances) -> Step:
+        judged = judge(columns, circumstances)
+        base = int(columns.row[0]) if len(columns) else 0
+        return Step(self._local(judged), [(columns.file, base, fault) for fault in columns.faults], judged)
 
     def severity(self, code: str) -> Severity:
         """How much a rule weighs; OFF for a silenced gate."""

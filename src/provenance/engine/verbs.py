@@ -67,6 +67,7 @@ def check(
                 examples = step.violations(code, run.severity(code), room[code])
                 room[code] -= len(examples)
                 kept += examples
+        del step  # its batch, before the next one is read
     return run.report(kept)
 
 
@@ -96,6 +97,7 @@ def iter_violations(
     for step in run.steps(data):
         found = [v for code in step.codes() for v in step.violations(code, run.severity(code), None)]
         yield from sorted(found, key=lambda v: -1 if v.location.row is None else v.location.row)
+        del step  # its batch, before the next one is read
 
 
 def validate(

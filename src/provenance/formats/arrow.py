@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 #: Positions that a batch has by default, about: enough to make Python's share small, and little memory.
-BATCH_POSITIONS: Final = 2**19
+BATCH_POSITIONS: Final = 2**20
 
 _NO_INPUTS: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *IGNORED))
 

@@ -7,17 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from math import nan
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from provenance.columns import Array, Ints, Mask, offsets_of
+from provenance.columns import Ints, Mask, any_in_rows, offsets_of
 from provenance.errors import LedgerError
 from provenance.models import SampledSequence
 from provenance.sequences import ABSENT, Record, SequenceTable, TableBuilder, microseconds, table_of_models
 
-#: Tokens at the end of a prompt that make its digest: turns of one conversation begin alike.
-_TAIL: Final = 64
+#: Tokens of a prompt, evenly spread, that make its digest together with its length.
+_SAMPLED_TOKENS: Final = 8
+_ODD: Final = np.int64(0x9E3779B97F4A7C15 - 2**64)
 _POOLS: Final = ("pool", "logprobs")
 _COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in _POOLS)
 
@@ -153,50 +154,74 @@ class MemoryLedger:
 
     def _append(self, table: SequenceTable) -> None:
         """Add the rows of a table, with its tokens and those of its prompts that are not there yet."""
-        prompts = table.pool.slices(table.prompt_start, table.prompt_length)
+        digests = _digests(table)
+        address, new = self._sort_out_prompts(table, digests)
+        prompts = table.pool.joined(table.prompt_start[new], table.prompt_length[new])
         tokens = table.pool.joined(table.token_start, table.token_length)
-        new, address, known = self._sort_out(prompts)
-        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *new.values(), *tokens]))
+        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *prompts, *tokens]))
         logprobs = table.logprobs.joined(table.logprob_start, table.logprob_length)
         first_logprob = self._logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
-        address[~known] += first
-        for place, prompt in new.items():
-            self._prompts.setdefault(_digest(prompt), first + place)
-        self._parts.append(
-            replace(
-                table,
-                prompt_start=address,
-                token_start=first + sum(map(len, new.values())) + offsets_of(table.token_length)[:-1],
-                logprob_start=first_logprob + offsets_of(table.logprob_length)[:-1],
-            )
-        )
+        # Places among the new prompts are negative, so that they cannot be taken for addresses.
+        address = np.where(address < 0, first - 1 - address, address)
+        self._prompts.update(zip(digests[new].tolist(), address[new].tolist(), strict=True))
+        own = {
+            "prompt_start": address,
+            "token_start": first + int(table.prompt_length[new].sum()) + offsets_of(table.token_length)[:-1],
+            "logprob_start": first_logprob + offsets_of(table.logprob_length)[:-1],
+        }
+        # Copies: a view would keep alive whatever buffer of a file it lies in.
+        columns: dict[str, Any] = {name: getattr(table, name).copy() for name in _COLUMNS} | own
+        self._parts.append(SequenceTable(**columns, pool=self._pool, logprobs=self._logprobs))
         self._size += len(table)
 
-    def _sort_out(self, prompts: list[Array]) -> tuple[dict[int, Array], Ints, Mask]:
-        """The distinct prompts to add, by place; the place of each prompt, or its address; which it is."""
-        new: dict[int, Array] = {}
-        place_of: dict[int, int] = {}
-        address, known = np.zeros(len(prompts), np.int64), np.zeros(len(prompts), np.bool_)
-        length = 0
-        for row, prompt in enumerate(prompts):
-            digest = _digest(prompt)
-            place = place_of.get(digest)
-            if place is not None and new[place].tobytes() == prompt.tobytes():
-                address[row] = place
-                continue
-            at = self._prompts.get(digest)
-            if at is not None and self._pool.slice(at, len(prompt)).tobytes() == prompt.tobytes():
-                address[row], known[row] = at, True
-                continue
-            place_of[digest] = address[row] = length
-            new[length] = prompt
-            length += len(prompt)
-        return new, address, known
+    def _sort_out_prompts(self, table: SequenceTable, digests: Ints) -> tuple[Ints, Ints]:
+        """Find each row's prompt among those that are there and those of the other rows.
+
+        Returns:
+            (n,) the address of a prompt that is there, or -1 - the place it will have among the new ones; and
+            the rows whose prompts are new.
+        """
+        _, first, group = np.unique(digests, return_index=True, return_inverse=True)
+        source = first[group]
+        repeats = np.flatnonzero(source != np.arange(len(source)))
+        different = _differ(table, repeats, source[repeats])
+        source[repeats[different]] = repeats[different]  # same digest, other prompt
+        new = np.flatnonzero(source == np.arange(len(source)))
+        known = np.array([self._prompts.get(digest, -1) for digest in digests[new].tolist()], np.int64)
+        there = np.flatnonzero(known >= 0)
+        rows = new[there]
+        found = self._pool.slices(known[there], table.prompt_length[rows])
+        prompts = table.pool.slices(table.prompt_start[rows], table.prompt_length[rows])
+        same = [np.array_equal(a, b) for a, b in zip(found, prompts, strict=True)]
+        known[there[~np.array(same, np.bool_)]] = -1
+        place = np.zeros(len(source), np.int64)
+        place[new] = known
+        new = new[known < 0]
+        place[new] = -1 - offsets_of(table.prompt_length[new])[:-1]
+        return place[source], new
 
 
-def _digest(prompt: Array) -> int:
-    """What equal prompts have in common; others seldom, since length and last tokens mostly differ."""
-    return hash((len(prompt), prompt[-_TAIL:].tobytes()))
+def _digests(table: SequenceTable) -> Ints:
+    """(n,): numbers that equal prompts share; others seldom do, since length or some token differs."""
+    length = table.prompt_length
+    digest = length.copy()
+    for part in range(_SAMPLED_TOKENS):
+        place = np.maximum(length - 1, 0) * part // (_SAMPLED_TOKENS - 1)
+        tokens = table.pool.at(table.prompt_start + place, length > 0)
+        digest = digest * _ODD + tokens
+    return digest
+
+
+def _differ(table: SequenceTable, rows: Ints, others: Ints) -> Mask:
+    """(len(rows),): the prompts of two rows are not the same."""
+    same_length = table.prompt_length[rows] == table.prompt_length[others]
+    rows, others = rows[same_length], others[same_length]
+    lengths = table.prompt_length[rows]
+    left = table.pool.gather(table.prompt_start[rows], lengths)
+    right = table.pool.gather(table.prompt_start[others], lengths)
+    differ: Mask = ~same_length
+    differ[same_length] = any_in_rows(left != right, offsets_of(lengths))
+    return differ
 
 
 def _blank() -> SequenceTable:
