@@ -19,7 +19,10 @@ def as_dicts(datums: Dataset, folder: Path) -> Any:
 
 def as_models(datums: Dataset, folder: Path) -> Any:
     known = ("model_input", "loss_fn_inputs", "model_input_spans", "loss_fn_input_spans")
-    return [provenance.Datum.model_validate({k: d[k] for k in d if k in known or k not in LABELS}) for d in datums]
+    return [
+        provenance.Datum.model_validate({key: d[key] for key in d if key in known or key not in LABELS})
+        for d in datums
+    ]
 
 
 def as_jsonl(datums: Dataset, folder: Path) -> Any:
@@ -73,7 +76,16 @@ def found(report: provenance.Report) -> list[tuple[Any, ...]]:
     """The violations without their file, in an order of their own."""
     return sorted(
         (
-            (v.code, v.severity, v.location.row, v.location.field, v.location.index, v.location.length, v.location.sequence_id, v.message)
+            (
+                v.code,
+                v.severity,
+                v.location.row,
+                v.location.field,
+                v.location.index,
+                v.location.length,
+                v.location.sequence_id,
+                v.message,
+            )
             for v in report.violations
         ),
         key=repr,

@@ -253,9 +253,9 @@ def add_input(draw: Draw, datum: Json) -> None:
 
 
 def some_span(draw: Draw, datum: Json) -> Json:
-    spans = [
-        s for f in ("model_input_spans", "loss_fn_input_spans") for s in datum.get(f) or () if s is not None
-    ]
+    # What broke the datum before may have put anything in place of a list or a span.
+    lists = [datum.get(f) for f in ("model_input_spans", "loss_fn_input_spans")]
+    spans = [s for found in lists if isinstance(found, list) for s in found if isinstance(s, dict)]
     return draw(st.sampled_from(spans)) if spans else {}
 
 
@@ -279,7 +279,8 @@ def move_span(draw: Draw, datum: Json) -> None:
 
 def set_spans(draw: Draw, datum: Json) -> None:
     field = draw(st.sampled_from(["model_input_spans", "loss_fn_input_spans"]))
-    spans = datum.get(field) or []
+    spans = datum.get(field)
+    spans = spans if isinstance(spans, list) else []
     empty = {"type": "sampled", "sequence_id": "0:0", "offset": 0, "length": 0}
     datum[field] = draw(
         st.sampled_from([None, [], spans[:-1], [*spans, empty], [empty, *spans], [*spans, None], spans[::-1]])
