@@ -16,13 +16,13 @@ from provenance.columns import Columns, Fault, distinct
 from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate
 from provenance.engine.judge import Circumstances, Judged, judge
-from provenance.engine.locate import violations
 from provenance.engine.plan import plan_of
 from provenance.engine.sources import batches, ledger_of, size_of
+from provenance.engine.step import Step
 from provenance.errors import ContractError
 from provenance.formats import objects
 from provenance.ledger import Ledger
-from provenance.report import Count, Location, NotChecked, Report, Severity, Violation
+from provenance.report import Count, NotChecked, Report, Severity, Violation
 from provenance.rules import History, registry
 from provenance.sequences import microseconds, rfc3339
 
@@ -40,33 +40,6 @@ class Progress:
     """Size of all files of the run; None where one of them has no size (stdin)."""
     datums: int
     violations: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """What one step of a run found: a batch of datums, a ledger's file, the configuration, or the whole."""
-
-    findings: list[Finding]
-    faults: list[tuple[str | None, int, Fault]]
-    """Faults with their file and the number of its record that the fault's rows count from."""
-    judged: Judged | None = None
-
-    def codes(self) -> list[str]:
-        """Codes of the rules that found something."""
-        found = {finding.rule.code for finding in self.findings if len(finding.failing)}
-        return sorted(found | {fault.code for _, _, fault in self.faults})
-
-    def violations(self, code: str, severity: Severity, limit: int | None) -> list[Violation]:
-        """Violations of one rule in the order of their datums, at most ``limit``."""
-        located = [_of_fault(severity, *fault) for fault in self.faults if fault[2].code == code]
-        for finding in self.findings:
-            if finding.rule.code == code:
-                located += violations(finding, severity, limit)
-        return sorted(located, key=_row)[:limit]
-
-
-def _row(violation: Violation) -> int:
-    return -1 if violation.location.row is None else violation.location.row
 
 
 class Run:
@@ -255,21 +228,6 @@ class Run:
     def _progress(self) -> Progress:
         found = sum(count.violations for count in self._counts.values())
         return Progress(self._file, self._bytes_read, self._bytes_total, self.datums, found)
-
-
-def _of_fault(severity: Severity, file: str | None, base: int, fault: Fault) -> Violation:
-    return Violation(
-        code=fault.code,
-        name=registry()[fault.code].name,
-        severity=severity,
-        location=Location(
-            file=file,
-            row=None if fault.row is None else base + fault.row,
-            line=fault.line,
-            field=fault.field or None,
-        ),
-        message=fault.message,
-    )
 
 
 def moment_of(now: datetime | str | None) -> int:

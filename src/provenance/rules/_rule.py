@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from provenance.columns import Mask
 from provenance.loss_spec import LossSpec
@@ -112,6 +112,7 @@ _ALWAYS_THERE: Final = frozenset(
 _CODE: Final = re.compile(r"[A-Z]{3}[0-9]{3}")
 _PARAMETERS: Final = frozenset(f.name for f in fields(Parameters))
 _registry: dict[str, Rule] = {}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def rule(
@@ -132,8 +133,11 @@ def rule(
     custom: bool = False,
     since: int = 1,
     detail: Detail | None = None,
-) -> Callable[[Judge], Judge]:
+) -> Callable[[_Function], _Function]:
     """Declare a rule; the decorated function is its body and its docstring its page.
+
+    The body takes a batch and a field and returns a Mask or a Verdict. A rule at "file" has an empty one: its
+    code is found by the readers of files.
 
     Args:
         code: three letters of the family and three digits; must be unused.
@@ -157,93 +161,48 @@ def rule(
         TypeError: the declaration is incomplete or contradicts another one.
     """
 
-    def declare(judge: Judge) -> Judge:
-        function_name: str = getattr(judge, "__name__", "")
-        declare_rule(
+    def declare(function: _Function) -> _Function:
+        name = function.__name__.replace("_", "-")
+        doc = inspect.getdoc(function) or ""
+        unknown_needs = {*needs, *(partly or {})} - set(CIRCUMSTANCES) - _PARAMETERS
+        for wrong, problem in (
+            (not _CODE.fullmatch(code), "the code must be three capital letters and three digits"),
+            (code in _registry, "the code is used already"),
+            (any(r.name == name for r in _registry.values()), f"the name {name!r} is used already"),
+            (len(doc.split("\n\n")) < 2, "the docstring needs a summary line and an explanation"),
+            (not good, "a good example is missing"),
+            (not bad, "a bad example is missing"),
+            (not over, "'over' names no field"),
+            (bool(unknown_needs), f"'needs' names no circumstance or parameter: {unknown_needs}"),
+            (not 1 <= since <= RULESET, f"'since' must be a rule-set version up to {RULESET}"),
+        ):
+            if wrong:
+                raise TypeError(f"rule {code} ({name}): {problem}")
+        _registry[code] = Rule(
             code=code,
-            name=function_name.replace("_", "-"),
-            doc=inspect.getdoc(judge) or "",
-            judge=judge,
+            name=name,
+            severity=Severity(severity),
+            elsewhere=Severity(severity if elsewhere is None else elsewhere),
             at=at,
             over=over,
-            message=message,
-            evidence=evidence,
-            good=good,
-            bad=bad,
-            severity=severity,
-            elsewhere=elsewhere,
             given=given,
             gate=gate,
             needs=needs,
-            partly=partly,
+            partly=dict(partly or {}),
             custom=custom,
             since=since,
+            message=message,
+            evidence=evidence,
+            summary=doc.split("\n", 1)[0],
+            doc=doc,
+            good=tuple(good),
+            bad=tuple(bad),
+            judge=None if at == "file" else function,
             detail=detail,
         )
-        return judge
+        return function
 
     return declare
-
-
-def declare_rule(
-    *,
-    code: str,
-    name: str,
-    doc: str,
-    judge: Judge | None,
-    at: Level,
-    over: tuple[str, ...],
-    message: str,
-    evidence: Evidence,
-    good: list[Case],
-    bad: list[Case],
-    severity: Literal["error", "warning"] = "error",
-    elsewhere: Literal["error", "warning", "off"] | None = None,
-    given: tuple[str, ...] = (),
-    gate: bool = False,
-    needs: tuple[str, ...] = (),
-    partly: Mapping[str, str] | None = None,
-    custom: bool = False,
-    since: int = 1,
-    detail: Detail | None = None,
-) -> None:
-    """Register a rule; one without a body (``judge`` is None) is found by the readers of files."""
-    unknown_needs = {*needs, *(partly or {})} - set(CIRCUMSTANCES) - _PARAMETERS
-    for wrong, problem in (
-        (not _CODE.fullmatch(code), "the code must be three capital letters and three digits"),
-        (code in _registry, "the code is used already"),
-        (any(r.name == name for r in _registry.values()), f"the name {name!r} is used already"),
-        (len(doc.split("\n\n")) < 2, "the docstring needs a summary line and an explanation"),
-        (not good, "a good example is missing"),
-        (not bad, "a bad example is missing"),
-        (not over, "'over' names no field"),
-        (bool(unknown_needs), f"'needs' names no circumstance or parameter: {unknown_needs}"),
-        (not 1 <= since <= RULESET, f"'since' must be a rule-set version up to {RULESET}"),
-    ):
-        if wrong:
-            raise TypeError(f"rule {code} ({name}): {problem}")
-    _registry[code] = Rule(
-        code=code,
-        name=name,
-        severity=Severity(severity),
-        elsewhere=Severity(severity if elsewhere is None else elsewhere),
-        at=at,
-        over=over,
-        given=given,
-        gate=gate,
-        needs=needs,
-        partly=dict(partly or {}),
-        custom=custom,
-        since=since,
-        message=message,
-        evidence=evidence,
-        summary=doc.split("\n", 1)[0],
-        doc=doc,
-        good=tuple(good),
-        bad=tuple(bad),
-        judge=judge,
-        detail=detail,
-    )
 
 
 def registry() -> Mapping[str, Rule]:

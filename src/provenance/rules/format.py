@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provenance.rules._examples import DROP, case
-from provenance.rules._rule import declare_rule
+from provenance.rules._rule import rule
 
 _LINE = (
     b'{"model_input": {"chunks": [{"type": "encoded_text", "tokens": [1, 2]}]}, "loss_fn_inputs": {'
@@ -15,15 +15,8 @@ def _lines(*lines: bytes) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-declare_rule(
-    code="FMT001",
-    name="invalid-json",
-    doc="""A line is not one JSON object.
-
-A process that was killed leaves half a line behind; two writers on one file interleave theirs; a hand-made
-export ends its lines in commas. Each non-blank line must be one complete object. Write to a temporary file
-and rename it, and export with a JSON library. Evidence: ours.""",
-    judge=None,
+@rule(
+    "FMT001",
     at="file",
     over=("",),
     gate=True,
@@ -37,16 +30,17 @@ and rename it, and export with a JSON library. Evidence: ours.""",
         case(lines=_lines(b"[]"), loss="cross_entropy"),
     ],
 )
+def invalid_json() -> None:
+    """A line is not one JSON object.
 
-declare_rule(
-    code="FMT002",
-    name="not-utf8",
-    doc="""A line is not UTF-8 text.
+    A process that was killed leaves half a line behind; two writers on one file interleave theirs; a
+    hand-made export ends its lines in commas. Each non-blank line must be one complete object. Write to a
+    temporary file and rename it, and export with a JSON library. Evidence: ours.
+    """
 
-JSON is exchanged as UTF-8. Files written with another encoding (UTF-16 from a spreadsheet, Latin-1 from an
-old tool) or cut in the middle of a character cannot be decoded. A byte order mark is fine. Re-encode the file
-with ``iconv -t UTF-8``. Evidence: ours.""",
-    judge=None,
+
+@rule(
+    "FMT002",
     at="file",
     over=("",),
     gate=True,
@@ -59,17 +53,17 @@ with ``iconv -t UTF-8``. Evidence: ours.""",
         case(lines=_lines(_LINE).decode().encode("utf-16"), loss="cross_entropy"),
     ],
 )
+def not_utf8() -> None:
+    """A line is not UTF-8 text.
 
-declare_rule(
-    code="FMT003",
-    name="duplicate-key",
-    doc="""An object names a key twice.
+    JSON is exchanged as UTF-8. Files written with another encoding (UTF-16 from a spreadsheet, Latin-1
+    from an old tool) or cut in the middle of a character cannot be decoded. A byte order mark is fine.
+    Re-encode the file with ``iconv -t UTF-8``. Evidence: ours.
+    """
 
-Readers disagree on which value counts: most keep the last, some the first, a few refuse. So what one
-program checked is not what another trains on. It happens when text is merged instead of objects. Write each
-key once. Evidence: ours (RFC 8259 leaves
-open what a reader does).""",
-    judge=None,
+
+@rule(
+    "FMT003",
     at="file",
     over=("",),
     gate=True,
@@ -85,17 +79,17 @@ open what a reader does).""",
         ),
     ],
 )
+def duplicate_key() -> None:
+    """An object names a key twice.
 
-declare_rule(
-    code="FMT004",
-    name="wrong-type",
-    doc="""A field has the wrong type, is missing, or is not known.
+    Readers disagree on which value counts: most keep the last, some the first, a few refuse. So what one
+    program checked is not what another trains on. It happens when text is merged instead of objects.
+    Write each key once. Evidence: ours (RFC 8259 leaves open what a reader does).
+    """
 
-The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as a
-token id becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here, named
-by their path. In Arrow and Parquet a column of the wrong type is reported once for the file, and none of
-its rows is looked at. Evidence: documented (the official client refuses unknown fields).""",
-    judge=None,
+
+@rule(
+    "FMT004",
     at="file",
     over=("",),
     gate=True,
@@ -111,17 +105,19 @@ its rows is looked at. Evidence: documented (the official client refuses unknown
         case({"loss_fn_input": {}}),
     ],
 )
+def wrong_type() -> None:
+    """A field has the wrong type, is missing, or is not known.
 
-declare_rule(
-    code="FMT005",
-    name="empty-dataset",
-    doc="""The dataset holds no datum.
+    The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as
+    a token id becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here,
+    named by their path. In Arrow and Parquet a column of the wrong type is reported once for the file,
+    and none of its rows is looked at. Evidence: documented (the official client refuses unknown fields).
+    """
 
-An empty file mostly means that an earlier step failed or that a path is wrong, and a check that passes on it
-would hide that. Where an empty dataset is expected, say so with ``--allow-empty`` (``allow_empty=True``).
-Evidence: ours.""",
-    judge=None,
-    at="dataset",
+
+@rule(
+    "FMT005",
+    at="file",
     over=("",),
     custom=True,
     message="no datum in the dataset",
@@ -129,3 +125,10 @@ Evidence: ours.""",
     good=[case()],
     bad=[case(lines=b"\n\n")],
 )
+def empty_dataset() -> None:
+    """The dataset holds no datum.
+
+    An empty file mostly means that an earlier step failed or that a path is wrong, and a check that
+    passes on it would hide that. Where an empty dataset is expected, say so with ``--allow-empty``
+    (``allow_empty=True``). Evidence: ours.
+    """
