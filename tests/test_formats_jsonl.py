@@ -653,7 +653,7 @@ def test_files_that_cannot_be_opened(tmp_path):
     with pytest.raises(ReadError, match=r"^.*missing\.jsonl: no such file or directory$"):
         list(read_datums(tmp_path / "missing.jsonl"))
     (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(ReadError, match=r"folder\.jsonl: is a directory$"):
+    with pytest.raises(ReadError, match=r"folder\.jsonl: a directory, expected a file"):
         list(read_sequences(tmp_path / "folder.jsonl"))
 
 

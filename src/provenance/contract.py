@@ -19,6 +19,8 @@ from provenance.loss_spec import LOSSES, LossSpec
 from provenance.report import Severity
 from provenance.rules import RULESET, Parameters, Rule, registry
 
+#: Parameters under which nothing could be valid if they were 0.
+_AT_LEAST_ONE: Final = ("vocab_size", "max_tokens")
 _DEFAULT_LOSS: Final = "stable_reinforce"
 _KEYS: Final = ("extends", "ruleset", "severity", "parameters", "inputs")
 _TYPES: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()}
@@ -62,16 +64,17 @@ class Contract:
         return contract if isinstance(contract, Contract) else _of_name(contract, len(registry()))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Contract:
+    def load(cls, path: str | os.PathLike[str], *, loss: str = _DEFAULT_LOSS) -> Contract:
         """Read a contract from a TOML file, or from ``[tool.provenance]`` of a pyproject.toml.
 
         Keys: ``extends`` (a loss, or another contract file beside this one), ``ruleset``, and the tables
-        ``severity``, ``parameters`` and, for custom losses, ``inputs``.
+        ``severity``, ``parameters`` and, for custom losses, ``inputs``. A file that extends nothing is a
+        contract of ``loss``.
 
         Raises:
             ContractError: the file cannot be read, or something in it is unknown.
         """
-        return _load(Path(path), ())
+        return _load(Path(path), (), loss)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the contract as TOML, complete enough that ``load`` gives an equal one."""
@@ -216,8 +219,9 @@ def _check_parameter(name: str, value: Any) -> None:
     if value is None and optional:
         return
     fits = isinstance(value, int) or (float in allowed and isinstance(value, float) and math.isfinite(value))
-    if isinstance(value, bool) or not fits or value < 0:
-        raise ContractError(f"parameter {name} is {value!r}, expected {number} of 0 or more")
+    least = 1 if name in _AT_LEAST_ONE else 0
+    if isinstance(value, bool) or not fits or value < least:
+        raise ContractError(f"parameter {name} is {value!r}, expected {number} of {least} or more")
 
 
 def _declared(spec: LossSpec, inputs: Mapping[str, Any]) -> LossSpec:
@@ -238,11 +242,11 @@ def _declared(spec: LossSpec, inputs: Mapping[str, Any]) -> LossSpec:
     return replace(spec, required=tuple(inputs), ranks=ranks, int64=frozenset(int64), declared=True)
 
 
-def _load(path: Path, above: tuple[Path, ...]) -> Contract:
+def _load(path: Path, above: tuple[Path, ...], loss: str) -> Contract:
     with _naming(path):
-        table = _table_of(path)
+        table = {"extends": loss, **_table_of(path)}
         parent = _parent_of(table, path, above)
-    inherited = None if parent is None else _load(parent, (*above, path))
+    inherited = None if parent is None else _load(parent, (*above, path), loss)
     with _naming(path):
         return _applied(table, inherited)
 
@@ -279,7 +283,7 @@ def _table_of(path: Path) -> Mapping[str, Any]:
 
 def _parent_of(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) -> Path | None:
     """The contract file that this one extends; None where it extends a loss."""
-    base = table.get("extends", _DEFAULT_LOSS)
+    base = table["extends"]
     if not isinstance(base, str):
         raise ContractError(f"extends is {base!r}, expected the name of a loss or a contract file")
     if base in LOSSES:
@@ -295,7 +299,7 @@ def _parent_of(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) ->
 def _applied(table: Mapping[str, Any], inherited: Contract | None) -> Contract:
     inputs = table.get("inputs")
     if inherited is None:
-        contract = Contract.for_loss(table.get("extends", _DEFAULT_LOSS), inputs=inputs)
+        contract = Contract.for_loss(table["extends"], inputs=inputs)
     elif inputs is None:
         contract = inherited
     else:

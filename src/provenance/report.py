@@ -112,7 +112,7 @@ class NotChecked:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
     """The verdict on a dataset. Counts are exact; ``violations`` holds the first few of each rule."""
 
@@ -170,6 +170,13 @@ class Report:
             if violation.location.row is not None:
                 grouped.setdefault((violation.location.file, violation.location.row), []).append(violation)
         return grouped
+
+    def __repr__(self) -> str:
+        verdict = "valid" if self.valid else "invalid"
+        return (
+            f"<Report: {verdict}, {self.bad_datums} of {self.datums} datums bad, "
+            f"{self.errors} errors, {self.warnings} warnings>"
+        )
 
     def __iter__(self) -> Iterator[Violation]:
         return iter(self.violations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ def open_output(path: str | None) -> Iterator[TextIO]:
         return
     # The file that a link names is replaced, not the link.
     target = Path(os.path.realpath(target))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(target.parent))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:

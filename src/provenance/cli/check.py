@@ -156,7 +156,7 @@ def _contract(
     if config is None:
         contract = Contract.for_loss(loss or "stable_reinforce")
     else:
-        contract = Contract.load(config)
+        contract = Contract.load(config, loss=loss or "stable_reinforce")
         if loss not in (None, contract.loss.name):
             raise click.UsageError(
                 f"--loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}"

@@ -22,7 +22,7 @@ def explain(*, codes: tuple[str, ...], format_: str) -> None:
     from provenance import explain as pages
     from provenance.reports.json import dumps
 
-    found = [pages.find_rule(code) for code in codes]
+    found = list(dict.fromkeys(pages.find_rule(code) for code in codes))
     if format_ == "json":
         documents = [pages.rule_to_dict(rule) for rule in found]
         text = dumps(documents if len(documents) > 1 else documents[0], indent=2)

@@ -58,6 +58,8 @@ class Run:
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.contract = Contract.of(contract)
+        if session == "":
+            raise ContractError("the training session is empty, expected its id")
         self.session = session
         self.now = moment_of(now)
         self.datums = self.positions = self.bad_datums = 0
@@ -213,7 +215,7 @@ class Run:
             yield NotChecked(
                 code, f"no error in this contract; {datums} without a shape that other rules could look at"
             )
-        if self._ambiguous:
+        if self._ambiguous and self.session is None:
             yield NotChecked("SEQ002", "ids that several sessions have: give the training session")
         if self._unmeasured:
             datums = f"{self._unmeasured} datum{'s' * (self._unmeasured != 1)}"

@@ -47,7 +47,8 @@ def paths_of(data: Any) -> list[str] | None:
         if not matches:
             raise ReadError(path, "no file matches this pattern")
         paths += matches
-    return paths
+    # A file that is named by two patterns is read once.
+    return list({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
 
 
 def size_of(*data: Any) -> int | None:

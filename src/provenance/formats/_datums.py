@@ -70,6 +70,8 @@ def row_of(datum: object) -> Row | list[RecordError]:
             errors.append(error)
             return None
 
+    if "prompt_tokens" in fields and "model_input" not in fields:
+        return [RecordError("", "a sampled sequence, expected a datum: is this the ledger's file?")]
     attempt(refuse_unknown, fields, FIELDS, "")
     attempt(_check_labels, fields)
     row: Row | None = attempt(_model_input, fields)

@@ -47,6 +47,8 @@ def record_of(sequence: object) -> Record:
         RecordError: FMT004 for a field that is missing, unknown, or of the wrong type or range.
     """
     fields = object_of(sequence, "")
+    if "model_input" in fields:
+        raise RecordError("", "a datum, expected a sampled sequence: are data and ledger swapped?")
     refuse_unknown(fields, FIELDS, "")
     recorded = required(fields, "record_stability_info", "")
     if not isinstance(recorded, (bool, np.bool_)):

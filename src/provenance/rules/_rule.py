@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
@@ -122,8 +122,8 @@ def rule(
     over: tuple[str, ...],
     message: str,
     evidence: Evidence,
-    good: list[Case],
-    bad: list[Case],
+    good: Sequence[Case] = (),
+    bad: Sequence[Case] = (),
     severity: Literal["error", "warning"] = "error",
     elsewhere: Literal["error", "warning", "off"] | None = None,
     given: tuple[str, ...] = (),
@@ -136,8 +136,8 @@ def rule(
 ) -> Callable[[_Function], _Function]:
     """Declare a rule; the decorated function is its body and its docstring its page.
 
-    The body takes a batch and a field and returns a Mask or a Verdict. A rule at "file" has an empty one: its
-    code is found by the readers of files.
+    The body takes a batch and a field and returns a Mask or a Verdict. One that takes nothing declares a code
+    that the readers of files find.
 
     Args:
         code: three letters of the family and three digits; must be unused.
@@ -197,7 +197,7 @@ def rule(
             doc=doc,
             good=tuple(good),
             bad=tuple(bad),
-            judge=None if at == "file" else function,
+            judge=function if inspect.signature(function).parameters else None,
             detail=detail,
         )
         return function

@@ -117,7 +117,7 @@ def wrong_type() -> None:
 
 @rule(
     "FMT005",
-    at="file",
+    at="dataset",
     over=("",),
     custom=True,
     message="no datum in the dataset",

@@ -23,7 +23,8 @@ def _span_of_time(microseconds: int) -> str:
         days, hours = 0, seconds // 3600
     text = f"{hours}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     text = f"{days} d {text}" if days else text
-    return f"{text}.{rest:06}" if rest else text
+    # Fractions of a second matter beside a limit only.
+    return f"{text}.{rest:06}" if rest and days == 0 else text
 
 
 @rule(
