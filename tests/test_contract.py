@@ -127,10 +127,11 @@ def test_selected_rules_alone_are_reported() -> None:
     [
         ({"vocabsize": 5}, "no parameter is called 'vocabsize', did you mean 'vocab_size'?"),
         ({"windows": 5}, "did you mean 'window'?"),
-        ({"vocab_size": 1.5}, "parameter vocab_size is 1.5, expected an integer of 0 or more"),
+        ({"vocab_size": 1.5}, "parameter vocab_size is 1.5, expected an integer of 1 or more"),
         ({"vocab_size": True}, "parameter vocab_size is True"),
         ({"vocab_size": "100"}, "parameter vocab_size is '100'"),
-        ({"vocab_size": -1}, "parameter vocab_size is -1"),
+        ({"vocab_size": 0}, "parameter vocab_size is 0, expected an integer of 1 or more"),
+        ({"max_policy_lag": -1}, "parameter max_policy_lag is -1, expected an integer of 0 or more"),
         ({"placeholder_run": None}, "parameter placeholder_run is None"),
         ({"tolerance": None}, "parameter tolerance is None, expected a number of 0 or more"),
         ({"tolerance": -1e-9}, "parameter tolerance is -1e-09"),
@@ -245,7 +246,7 @@ PARAMETERS = st.fixed_dictionaries(
     {},
     optional={
         f.name: (
-            st.integers(0, 2**40)
+            st.integers(1, 2**40)
             if isinstance(f.default, int) or f.default is None
             else st.one_of(NUMBERS, st.integers(0, 2**40))
         )
