@@ -19,6 +19,7 @@ from provenance.loss_spec import LOSSES, LossSpec
 from provenance.report import Severity
 from provenance.rules import RULESET, Parameters, Rule, registry
 
+_LARGEST: Final = 2**62
 #: Parameters under which nothing could be valid if they were 0.
 _AT_LEAST_ONE: Final = ("vocab_size", "max_tokens")
 _DEFAULT_LOSS: Final = "stable_reinforce"
@@ -61,7 +62,11 @@ class Contract:
     @classmethod
     def of(cls, contract: Contract | str) -> Contract:
         """A contract as it is, or the one of the loss of that name."""
-        return contract if isinstance(contract, Contract) else _of_name(contract, len(registry()))
+        if isinstance(contract, Contract):
+            return contract
+        if not isinstance(contract, str):
+            raise ContractError(f"contract is {contract!r}, expected a Contract or the name of a loss")
+        return _of_name(contract, len(registry()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, loss: str = _DEFAULT_LOSS) -> Contract:
@@ -220,8 +225,9 @@ def _check_parameter(name: str, value: Any) -> None:
         return
     fits = isinstance(value, int) or (float in allowed and isinstance(value, float) and math.isfinite(value))
     least = 1 if name in _AT_LEAST_ONE else 0
-    if isinstance(value, bool) or not fits or value < least:
-        raise ContractError(f"parameter {name} is {value!r}, expected {number} of {least} or more")
+    if isinstance(value, bool) or not fits or not least <= value <= _LARGEST:
+        shown = "too large" if fits and value > _LARGEST else repr(value)
+        raise ContractError(f"parameter {name} is {shown}, expected {number} of {least} or more")
 
 
 def _declared(spec: LossSpec, inputs: Mapping[str, Any]) -> LossSpec:
@@ -265,7 +271,9 @@ def _table_of(path: Path) -> Mapping[str, Any]:
         table: Any = tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
         raise ContractError(error.strerror or str(error)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError as error:
+        raise ContractError("not TOML: nested too deeply") from error
+    except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits, no path
         raise ContractError(f"not TOML: {error}") from error
     if path.name == "pyproject.toml":
         tools = table.get("tool")
@@ -289,7 +297,7 @@ def _parent_of(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) ->
     if base in LOSSES:
         return None
     parent = path.parent / base
-    if not base.endswith(".toml") and not parent.exists():
+    if "\0" in base or (not base.endswith(".toml") and not parent.exists()):
         raise ContractError(f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}")
     if parent.resolve() in {file.resolve() for file in (*above, path)}:
         raise ContractError(f"extends itself through {base}")

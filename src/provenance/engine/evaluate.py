@@ -40,8 +40,11 @@ class Finding:
         """Indices into ``failing`` at which violations start: a contiguous run of a datum, or one element."""
         if self.rule.at not in ("position", "element") or len(self.failing) < 2:
             return np.arange(len(self.failing))
-        rows = self.rows()
-        breaks = (np.diff(self.failing) != 1) | (np.diff(rows) != 0)
+        rows, places = self.rows(), self.failing
+        tensor = self.batch.columns.inputs.get(self.field)
+        if tensor is not None and tensor.coordinates is not None and self.rule.at == "element":
+            places = tensor.coordinates[self.failing]  # stored side by side is not side by side
+        breaks = (np.diff(places) != 1) | (np.diff(rows) != 0)
         return np.concatenate([[0], np.flatnonzero(breaks) + 1])
 
     def count(self) -> Count:
@@ -90,6 +93,8 @@ _STRUCTURE = ("model_input", "model_input_spans", "loss_fn_input_spans")
 def _judge(batch: Batch, rule: Rule, field: str, excluded: Mask | None) -> Finding:
     if rule.judge is None:
         raise TypeError(f"rule {rule.code} has no body")
+    if excluded is not None and excluded.all():  # the body may rely on what it is given
+        return Finding(rule, field, batch, np.zeros(0, np.int64), 0)
     result = rule.judge(batch, field)
     valid, applies = result if isinstance(result, Verdict) else (result, None)
     if excluded is not None:

@@ -9,8 +9,10 @@ import numpy as np
 from provenance.columns import Columns
 from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate, failed_datums
+from provenance.errors import LedgerError
 from provenance.ledger import Ledger
 from provenance.rules import Batch, History, Rule
+from provenance.sequences import SequenceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,17 @@ def judge(columns: Columns, circumstances: Circumstances) -> Judged:
     kept = np.flatnonzero(~failed & known)
     passed = shaped if len(kept) == len(failed) else circumstances.batch(shaped.columns.take(kept))
     if circumstances.ledger is not None:
-        passed.sequences = circumstances.ledger.lookup(passed.columns.ids, circumstances.session)
+        passed.sequences = _look_up(circumstances.ledger, passed.columns.ids, circumstances.session)
     if len(kept):
         findings += evaluate(passed, circumstances.rules)
     return Judged(columns, findings, passed, int(np.count_nonzero(~failed & ~known)))
+
+
+def _look_up(ledger: Ledger, ids: tuple[str, ...], session: str | None) -> SequenceTable:
+    found: object = ledger.lookup(ids, session)
+    if not isinstance(found, SequenceTable) or len(found) != len(ids):
+        raise LedgerError(
+            f"{type(ledger).__name__}.lookup answered {len(ids)} ids with something else than a "
+            "SequenceTable of as many rows"
+        )
+    return found

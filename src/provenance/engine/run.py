@@ -58,8 +58,7 @@ class Run:
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.contract = Contract.of(contract)
-        if session == "":
-            raise ContractError("the training session is empty, expected its id")
+        _refuse_arguments(session, loss_config)
         self.session = session
         self.now = moment_of(now)
         self.datums = self.positions = self.bad_datums = 0
@@ -232,6 +231,13 @@ class Run:
         return Progress(self._file, self._bytes_read, self._bytes_total, self.datums, found)
 
 
+def _refuse_arguments(session: object, loss_config: object) -> None:
+    if session is not None and (not isinstance(session, str) or not session):
+        raise ContractError(f"the training session is {session!r}, expected its id")
+    if loss_config is not None and not isinstance(loss_config, Mapping):
+        raise ContractError(f"loss_config is {loss_config!r}, expected a mapping of options to values")
+
+
 def moment_of(now: datetime | str | None) -> int:
     """A time as microseconds since 1970 UTC; None is the clock's.
 
@@ -247,6 +253,11 @@ def moment_of(now: datetime | str | None) -> int:
             now = datetime.fromisoformat(now.upper())
         except ValueError as error:
             raise ContractError(f"time {now!r} does not exist: {error}") from None
+    if not isinstance(now, datetime):
+        raise ContractError(f"time is {now!r}, expected a datetime or RFC 3339 text")
     if now.utcoffset() is None:
         raise ContractError(f"time {now.isoformat()!r} has no offset from UTC")
-    return microseconds(now)
+    try:
+        return microseconds(now.astimezone(UTC))
+    except OverflowError:
+        raise ContractError(f"time {now.isoformat()!r} is out of range") from None

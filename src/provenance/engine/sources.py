@@ -20,6 +20,8 @@ from provenance.sequences import SequenceTable
 
 #: Datums of a list that are judged at a time.
 _OBJECTS: Final = 1024
+#: Rows of an Arrow table that are judged at a time.
+_ROWS: Final = 4096
 
 OnBytes = Callable[[str, int], None]
 
@@ -40,7 +42,7 @@ def paths_of(data: Any) -> list[str] | None:
         return None
     paths: list[str] = []
     for path in map(os.fspath, data):
-        if path == "-" or Path(path).exists() or not glob.has_magic(path):
+        if path == "-" or not glob.has_magic(path) or _exists(path):
             paths.append(path)
             continue
         matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -48,7 +50,21 @@ def paths_of(data: Any) -> list[str] | None:
             raise ReadError(path, "no file matches this pattern")
         paths += matches
     # A file that is named by two patterns is read once.
-    return list({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
+    return list({_real(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # no path at all, which opening it will say
+        return path
 
 
 def size_of(*data: Any) -> int | None:
@@ -56,7 +72,7 @@ def size_of(*data: Any) -> int | None:
     paths = [path for item in data for path in paths_of(item) or ()]
     try:
         return sum(Path(path).stat().st_size for path in paths) if paths else None
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
@@ -132,10 +148,12 @@ def _arrow_or_columns(item: Any, row: int) -> Iterator[Columns]:
         return
     from provenance.formats import arrow
 
-    for batch in [item] if type(item).__name__ == "RecordBatch" else item.to_batches():
-        columns = arrow.columns_of_batch(batch, first_row=row)
+    for start in range(0, max(item.num_rows, 1), _ROWS):
+        columns = arrow.columns_of_batch(item.slice(start, _ROWS), first_row=row)
         row += len(columns)
         yield columns
+        if any(fault.row is None for fault in columns.faults):
+            return  # about the schema, which is the same for all rows
 
 
 def ledger_of(

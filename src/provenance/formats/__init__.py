@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Final
 
 from provenance.columns import Columns, Fault
@@ -47,7 +47,7 @@ def is_arrow(path: str | os.PathLike[str]) -> bool:
     name = os.fspath(path)
     if name == STDIN:
         return False
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # noqa: PTH112 - says no of what is no path, where Path raises
         raise ReadError(name, "a directory, expected a file or a pattern such as 'DIR/*.jsonl'")
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     if suffixes and suffixes[-1] in _ARROW:

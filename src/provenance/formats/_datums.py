@@ -141,6 +141,8 @@ def _model_input(fields: Mapping[str, Any]) -> Row:
 def _chunk(fields: Mapping[str, Any], path: str) -> tuple[int, int, bytes, bytes | None]:
     """Kind, length, and for text the ids as int64 and which of them are null."""
     kind = required(fields, "type", path)
+    if not isinstance(kind, str):
+        raise RecordError(join(path, "type"), f"{shown(kind)} is not a type of chunk")
     if kind == "encoded_text":
         refuse_unknown(fields, ("type", "tokens"), path)
         data, null = _tokens(required(fields, "tokens", path), join(path, "tokens"))
@@ -178,7 +180,7 @@ def _tokens(value: object, path: str) -> tuple[bytes, bytes | None]:
 
 def _image_length(fields: Mapping[str, Any], path: str) -> int:
     form = required(fields, "format", path)
-    if form not in ("png", "jpeg"):
+    if not isinstance(form, str) or form not in ("png", "jpeg"):
         raise RecordError(join(path, "format"), f"{shown(form)} is neither 'png' nor 'jpeg'")
     expected = fields.get("expected_tokens")
     if expected is None:

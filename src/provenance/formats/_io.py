@@ -125,6 +125,8 @@ def name_of(path: str) -> str:
 def _blocks(path: str, on_bytes: OnBytes | None, size: int) -> Iterator[bytes]:
     with contextlib.ExitStack() as stack:
         with _as_read_error(path):
+            if path == STDIN and sys.stdin is None:
+                raise ReadError(name_of(path), "standard input is closed")
             raw = sys.stdin.buffer if path == STDIN else stack.enter_context(Path(path).open("rb"))
         counted = _Counted(raw)
         source = _decompressed(counted, path)

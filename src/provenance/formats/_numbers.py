@@ -80,7 +80,7 @@ def _from_lists(value: list[Any] | tuple[Any, ...], path: str) -> Numbers:
     try:
         # msgspec tells numbers from bools, in C.
         return Numbers(msgspec.convert(value, list[int | float]), (len(value),))
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeError):  # msgspec quotes the text it refuses
         pass
     flat: Any = value
     shape = [len(value)]

@@ -105,28 +105,28 @@ def plain_datum(line: Line) -> Row | None:
 def plain_dict(datum: dict[Any, Any]) -> Row | None:
     """Read a JSON-shaped dict, or return None where it is not plain."""
     try:
-        plain = msgspec.convert(datum, _Datum)
-        return _row(plain) if _is_json(datum, plain) else None
+        return _row(msgspec.convert(datum, _Datum)) if _is_json(datum) else None
     except _NOT_PLAIN:
         return None
 
 
-def _is_json(datum: dict[Any, Any], plain: _Datum) -> bool:
-    """Whether the dict holds lists where msgspec also takes sets, and only text that UTF-8 can write."""
-    numbers = [tensor["data"] for tensor in datum["loss_fn_inputs"].values()]
-    numbers += [chunk["tokens"] for chunk in datum["model_input"]["chunks"]]
-    spans = (*(plain.model_input_spans or ()), *(plain.loss_fn_input_spans or ()))
-    return (
-        all(isinstance(found, list) for found in numbers)
-        and all(isinstance(found, list) for found in _lists(datum))
-        and all(is_unicode(span.sequence_id) for span in spans)
-        and all(map(is_unicode, plain.loss_fn_inputs))
+def _is_json(datum: dict[Any, Any]) -> bool:
+    """Whether the datum is made of dicts and lists, where msgspec takes more, and of text for UTF-8."""
+    model_input, inputs = datum.get("model_input"), datum.get("loss_fn_inputs")
+    if type(model_input) is not dict or type(inputs) is not dict:
+        return False
+    chunks, tensors = model_input.get("chunks"), list(inputs.values())
+    lists = [datum.get("model_input_spans"), datum.get("loss_fn_input_spans")]
+    spans = [span for found in lists if type(found) is list for span in found]
+    if type(chunks) is not list or not all(found is None or type(found) is list for found in lists):
+        return False
+    if not all(type(found) is dict for found in (*chunks, *tensors, *spans)):
+        return False
+    numbers = [*(chunk.get("tokens") for chunk in chunks), *(tensor.get("data") for tensor in tensors)]
+    texts = [*inputs, *(span.get("sequence_id") for span in spans)]
+    return all(type(found) is list for found in numbers) and all(
+        type(text) is str and is_unicode(text) for text in texts
     )
-
-
-def _lists(datum: dict[Any, Any]) -> list[Any]:
-    found = [datum["model_input"]["chunks"], datum.get("model_input_spans"), datum.get("loss_fn_input_spans")]
-    return [value for value in found if value is not None]
 
 
 def plain_sequence(line: Line) -> Record | None:

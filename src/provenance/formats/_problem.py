@@ -44,7 +44,7 @@ def refuse_unknown(fields: Mapping[str, Any], known: Collection[str], path: str)
     """Raise for a field that is not among those known."""
     for name in fields:
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, 1)
+            close = difflib.get_close_matches(shown(name).strip("'"), known, 1)
             hint = f", did you mean {close[0]!r}" if close else ""
             raise RecordError(path, f"unknown field {shown(name)}{hint}")
 

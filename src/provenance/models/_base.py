@@ -63,10 +63,8 @@ def shorten(value: object) -> str:
     """Return the value's repr, cut to what one line of a message can hold."""
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, np.ndarray):
-        return array_repr(value)
     try:
-        return _short.repr(value)
+        return array_repr(value) if isinstance(value, np.ndarray) else _short.repr(value)
     except ValueError:  # CPython refuses to print integers of more than 4,300 digits
         return f"<{type(value).__name__} too long to print>"
 

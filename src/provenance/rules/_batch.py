@@ -160,7 +160,8 @@ class Batch:
     @cached_property
     def signal(self) -> Mask:
         """(p,): the position has a nonzero advantage or weight."""
-        name = "advantages" if "advantages" in self.columns.inputs else "weights"
+        # By the loss and not by what is there: the other name may be a stray input of some datum.
+        name = "advantages" if self.loss.takes("advantages") else "weights"
         if name not in self.columns.inputs:
             return np.zeros(self.columns.positions, np.bool_)
         return self.any_over_positions(name, self.tensor(name).values != 0)
@@ -279,8 +280,8 @@ class Batch:
 
     @cached_property
     def recorded_pairs(self) -> Mask:
-        """(q,): the pair's sequence is one known record."""
-        return self.of_pairs(self.table.known & ~self.table.ambiguous)
+        """(q,): the pair's sequence is one known record, of which there is one version."""
+        return self.of_pairs(self.table.known & ~self.table.ambiguous & ~self.table.conflicting)
 
     @cached_property
     def trained_before(self) -> Mask:

@@ -24,8 +24,8 @@ class Claims:
         self._table = batch.table
 
     def comparable(self, field: str) -> Mask:
-        """(s,): the span, on the side of a field, names one record that is known."""
-        known = self._table.known & ~self._table.ambiguous
+        """(s,): the span, on the side of a field, names one record that is known, without a conflict."""
+        known = self._table.known & ~self._table.ambiguous & ~self._table.conflicting
         sequence = self._batch.spans(field).sequence
         if not len(known):
             return np.zeros(len(sequence), np.bool_)
@@ -55,13 +55,6 @@ class Claims:
         # Written as a subtraction: an offset near 2^63 must not wrap around.
         return comparable & (spans.start <= available) & (spans.length <= available - spans.start)
 
-    def verifiable(self, field: str) -> Mask:
-        """(s,): the span's claim can be compared with one record: known, in range, without conflict."""
-        usable = self.claim_in_range(field)
-        if self._table.conflicting.any():
-            usable = usable & ~self._table.conflicting[self._batch.spans(field).sequence]
-        return usable
-
     def _bases(self, field: str) -> Ints:
         """(s,): the address of the first token each span claims; without meaning where not verifiable."""
         spans, table = self._batch.spans(field), self._table
@@ -77,7 +70,7 @@ class Claims:
             (p,) token ids, 0 where nothing is claimed that could be compared; and (p,) whether something
             is, None when that holds everywhere.
         """
-        spans, usable = self._batch.spans(field), self.verifiable(field)
+        spans, usable = self._batch.spans(field), self.claim_in_range(field)
         positions = self._batch.columns.positions
         if not len(self._table):
             return np.zeros(positions, np.int32), np.zeros(positions, np.bool_)
@@ -102,7 +95,7 @@ class Claims:
     def target_claims(self) -> tuple[Mask, Mask | None]:
         """(p,) the target is the token that its span claims; (p,) or None: whether that can be said."""
         batch = self._batch
-        usable, scalar = self.verifiable(TARGET_SPANS), batch.scalar_positions
+        usable, scalar = self.claim_in_range(TARGET_SPANS), batch.scalar_positions
         if not usable.all() or not batch.columns.target_spans.present.all() or scalar is not None:
             claimed, compared = self.claimed_tokens(TARGET_SPANS)
             if scalar is not None:
@@ -133,7 +126,7 @@ class Claims:
     def logprob_differences(self) -> LogprobDifferences:
         """Given against recorded logprobs under the verifiable sampled target spans."""
         spans = self._batch.columns.target_spans
-        usable = self.verifiable(TARGET_SPANS) & (spans.kind == SAMPLED) & (spans.length > 0)
+        usable = self.claim_in_range(TARGET_SPANS) & (spans.kind == SAMPLED) & (spans.length > 0)
         if len(self._table):
             complete = self._table.logprob_length == self._table.token_length
             usable &= complete[spans.sequence]

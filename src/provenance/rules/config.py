@@ -19,7 +19,12 @@ def _verdict(valid: bool) -> Mask:
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond any float
+        return False
 
 
 def _expected(batch: Batch, key: str, element: int) -> Mapping[str, Any]:

@@ -104,7 +104,8 @@ def prompt_target_mismatch(batch: Batch, field: str) -> Verdict:
     applies = ~batch.sampled if compared is None else ~batch.sampled & compared
     if batch.with_spans is not None:
         applies &= batch.with_spans
-    if batch.columns.text is not None:
+    # Where the record has no text no target is the recorded one, so that this matters beside a mismatch only.
+    if not same.all():
         claimed, _ = batch.claims.claimed_tokens(TARGET_SPANS)
         applies &= claimed >= 0
     return Verdict(same, applies)
@@ -202,7 +203,7 @@ def context_mismatch(batch: Batch, field: str) -> Verdict:
     """
     spans = batch.columns.target_spans
     applies = (
-        (spans.kind == SAMPLED) & (spans.start == 0) & (spans.length > 0) & batch.claims.verifiable(field)
+        (spans.kind == SAMPLED) & (spans.start == 0) & (spans.length > 0) & batch.claims.claim_in_range(field)
     )
     applies &= ~np.repeat(_context_in_doubt(batch), np.diff(spans.offsets))
     valid = np.ones(len(applies), np.bool_)

@@ -114,7 +114,9 @@ def inconsistent_record(batch: Batch, field: str) -> Verdict:
     """
     table = batch.table
     valid = table.logprob_length == table.token_length
-    records = np.flatnonzero(batch.new_records & valid)
+    # Of records that conflict the first is kept, and which is the first says nothing.
+    applies = batch.new_records & ~table.conflicting
+    records = np.flatnonzero(applies & valid)
     lengths = table.logprob_length[records]
     values = table.logprobs.gather(table.logprob_start[records], lengths)
     tolerance = np.float32(batch.parameters.tolerance)
@@ -122,7 +124,7 @@ def inconsistent_record(batch: Batch, field: str) -> Verdict:
     if len(values) and not (values.max() <= tolerance and values.min() > -np.inf):
         wrong = ~((values <= tolerance) & (values > -np.inf))
         valid[records] = ~any_in_rows(wrong, offsets_of(lengths))
-    return Verdict(valid, batch.new_records)
+    return Verdict(valid, applies)
 
 
 def _record_problem(batch: Batch, record: int) -> Mapping[str, Any]:

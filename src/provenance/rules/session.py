@@ -64,7 +64,12 @@ def _expires(batch: Batch) -> Mask:
 
 
 def _window(batch: Batch) -> int:
-    return round(batch.parameters.window * 1_000_000)
+    return _microseconds(batch.parameters.window)
+
+
+def _microseconds(seconds: float) -> int:
+    """Seconds as microseconds, at most half of what int64 holds, so that sums stay in it."""
+    return round(min(seconds, 2.0**42) * 1_000_000)
 
 
 def _age_and_window(batch: Batch, field: str, pair: int) -> Mapping[str, Any]:
@@ -128,7 +133,7 @@ def expiring_sequence(batch: Batch, field: str) -> Verdict:
     Upload, queueing and a retry take time, and a request that comes too late fails. Train on it first.
     ``margin`` (3600 seconds) is how much of the day should be left. Evidence: ours.
     """
-    margin = round(batch.parameters.margin * 1_000_000)
+    margin = _microseconds(batch.parameters.margin)
     return Verdict(_window(batch) - _age(batch) > margin, _expires(batch))
 
 
@@ -154,7 +159,7 @@ def future_sequence(batch: Batch, field: str) -> Verdict:
     cannot be judged with such a time. Five minutes between two machines' clocks (``skew``) are allowed.
     Evidence: ours.
     """
-    latest = batch.now + round(batch.parameters.skew * 1_000_000)
+    latest = batch.now + _microseconds(batch.parameters.skew)
     return Verdict(batch.of_pairs(batch.table.sampled_at <= latest), batch.recorded_pairs)
 
 
@@ -165,7 +170,7 @@ def _policy_lag(batch: Batch) -> Any:
     for sequence, version in enumerate(batch.table.policy_version):
         try:
             lags[sequence] = np.nan if learner is None or version is None else learner - int(version)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue  # a version that is no number has no distance
     return lags
 

@@ -316,7 +316,7 @@ def misaligned_spans(batch: Batch, field: str) -> Verdict:
     message="starts at {start} of its sequence, the span before it ended at {end}",
     detail=lambda batch, field, span: {
         "start": int(batch.spans(field).start[span]),
-        "end": int(batch.spans(field).start[span - 1] + batch.spans(field).length[span - 1]),
+        "end": int(batch.spans(field).start[span - 1]) + int(batch.spans(field).length[span - 1]),
     },
     evidence="ours",
     good=[

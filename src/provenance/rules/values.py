@@ -113,7 +113,7 @@ def placeholder_logprobs(batch: Batch, field: str) -> Verdict:
 
 
 def _recorded_zeros(batch: Batch, span: int) -> bool:
-    if batch.sequences is None or not batch.claims.verifiable(TARGET_SPANS)[span]:
+    if batch.sequences is None or not batch.claims.claim_in_range(TARGET_SPANS)[span]:
         return False
     spans = batch.spans(TARGET_SPANS)
     start, length = int(spans.start[span]), int(spans.length[span])
