@@ -18,6 +18,8 @@ __all__ = ["ProgressBar"]
 
 #: A check shorter than this, in seconds, shows no bar (and does not wait for rich to load).
 _PATIENCE: Final = 0.5
+#: Columns of a terminal below which there is room for the bar alone.
+_NARROW: Final = 80
 
 
 class ProgressBar:
@@ -40,11 +42,15 @@ class ProgressBar:
             if time.monotonic() - self._started < _PATIENCE:
                 return
             self._bar = _open()
-            self._bar.add_task("", found="")
         found = f"{count(progress.datums, 'datum')}, {count(progress.violations, 'violation')}"
+        name = escape(PurePath(progress.file).name)
+        if not self._bar.task_ids:
+            self._bar.add_task(name, total=progress.bytes_total, completed=progress.bytes_read, found=found)
+            self._bar.start()
+            return
         self._bar.update(
             self._bar.task_ids[0],
-            description=escape(PurePath(progress.file).name),
+            description=name,
             total=progress.bytes_total,
             completed=progress.bytes_read,
             found=found,
@@ -53,16 +59,20 @@ class ProgressBar:
 
 def _open() -> Bar:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[found]}", markup=False),
-        TimeElapsedColumn(),
-        console=Console(file=sys.stderr),
-        transient=True,
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
     )
-    bar.start()
-    return bar
+
+    console = Console(file=sys.stderr)
+    found = TextColumn("{task.fields[found]}", markup=False)
+    columns: list[ProgressColumn] = [BarColumn(bar_width=None), TaskProgressColumn()]
+    if console.width >= _NARROW:
+        name = TextColumn("{task.description}", markup=False)
+        columns = [name, *columns, DownloadColumn(), found, TimeRemainingColumn(compact=True)]
+    return Progress(*columns, console=console, transient=True)
