@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from provenance import Ledger, LedgerError, MemoryLedger, SampledSequence
-from provenance.ledger._protocol import last_use_before
 from provenance.sequences import ABSENT, SequenceTable, microseconds, table_of_models
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -208,12 +207,6 @@ def test_expiring_names_the_oldest_first() -> None:
     assert ledger.expiring(NOON + 9 * HOUR).sequence_id.tolist() == ["early", "other", "used", "late"]
     assert ledger.expiring(NOON + 2 * HOUR, "s").sequence_id.tolist() == ["early"]
     assert ledger.expiring(NOON, "u").sequence_id.tolist() == []
-
-
-def test_the_last_use_that_leaves_too_little() -> None:
-    day = timedelta(days=1)
-    # At noon, what was last used at eleven in the morning before has no hour left; a moment later it has.
-    assert last_use_before(HOUR, NOON, day) == NOON - 23 * HOUR
 
 
 def test_prune_forgets_what_was_not_used_since() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -133,8 +133,6 @@ class Report:
     now: str
     version: str
     ruleset: int
-    sources: tuple[str, ...] = field(default=())
-    """The files that were read."""
 
     @property
     def valid(self) -> bool:

@@ -24,6 +24,7 @@ from provenance.columns import (
     Spans,
     Tensor,
     offsets_of,
+    view,
 )
 from provenance.formats._problem import RecordError
 
@@ -193,11 +194,6 @@ def _spans(lists: Sequence[list[RowSpan] | None], ids: dict[str, int]) -> Spans:
         length=np.array([span.length for span in spans], np.int64),
         notes={i: span.note for i, span in enumerate(spans) if span.note is not None},
     )
-
-
-def view(buffer: bytearray | array[Any], dtype: Any) -> Array:
-    """The buffer as an array that shares its memory."""
-    return np.frombuffer(buffer, dtype) if buffer else np.zeros(0, dtype)
 
 
 def _joined(parts: Iterable[bytes], dtype: Any) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from provenance.models import SampledSequence
@@ -54,8 +54,3 @@ class Ledger(Protocol):
     def prune(self, before: datetime) -> int:
         """Forget sequences whose last use lies before a time; returns how many."""
         ...
-
-
-def last_use_before(margin: timedelta, now: datetime, window: timedelta) -> datetime:
-    """The time for ``expiring``: what was last used before it has less than ``margin`` of ``window`` left."""
-    return now + margin - window
