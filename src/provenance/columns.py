@@ -44,8 +44,9 @@ def view(buffer: bytes | bytearray | array[Any], dtype: type[np.generic]) -> Arr
 
 def offsets_of(lengths: Ints) -> Ints:
     """Row offsets, shape (n + 1,), of lists of the given lengths, shape (n,)."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = np.empty(len(lengths) + 1, np.int64)
+    offsets[0] = 0
+    lengths.cumsum(out=offsets[1:])
     return offsets
 
 
@@ -71,7 +72,7 @@ def distinct(values: Ints) -> Ints:
 def any_in_rows(elements: Mask, offsets: Ints) -> Mask:
     """(n,): some element of the row is True; rows are laid out by ``offsets``."""
     found = np.zeros(len(offsets) - 1, np.bool_)
-    failing = np.flatnonzero(elements)
+    failing = elements.nonzero()[0]
     if len(failing):
         found[np.searchsorted(offsets, failing, "right") - 1] = True
     return found

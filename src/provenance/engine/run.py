@@ -165,6 +165,8 @@ class Run:
 
     def _count(self, step: Step) -> Step:
         """Add a step to the totals; what silenced gates found is taken out of it."""
+        if not step.findings and not step.faults and step.judged is None:
+            return step
         datums: dict[str, list[Any]] = {}
         for finding in step.findings:
             code = finding.rule.code

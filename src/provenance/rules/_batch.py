@@ -74,7 +74,8 @@ class Batch:
     @cached_property
     def lengths(self) -> Ints:
         """(n,): positions of each datum."""
-        return np.diff(self.columns.offsets)
+        lengths: Ints = self.columns.offsets[1:] - self.columns.offsets[:-1]
+        return lengths
 
     @cached_property
     def measured(self) -> Mask:

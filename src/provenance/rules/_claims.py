@@ -25,6 +25,17 @@ class Claims:
 
     def comparable(self, field: str) -> Mask:
         """(s,): the span, on the side of a field, names one record that is known, without a conflict."""
+        return self._comparable_input if side_of(field) == "input" else self._comparable_target
+
+    @cached_property
+    def _comparable_input(self) -> Mask:
+        return self._names_one_record(INPUT_SPANS)
+
+    @cached_property
+    def _comparable_target(self) -> Mask:
+        return self._names_one_record(TARGET_SPANS)
+
+    def _names_one_record(self, field: str) -> Mask:
         known = self._table.known & ~self._table.ambiguous & ~self._table.conflicting
         sequence = self._batch.spans(field).sequence
         if not len(known):
