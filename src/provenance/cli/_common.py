@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
+from provenance import _rfc3339
+
 if TYPE_CHECKING:
     from provenance.reports.text import Paint, Role
 
 __all__ = ["codes_of", "loss_config_of", "moment_of", "paint_for", "say", "width_of"]
 
-_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 _COLOURS: Final[dict[Role, str | None]] = {
     "error": "red",
     "warning": "yellow",
@@ -78,7 +78,7 @@ def moment_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(value.upper()) if _RFC3339.fullmatch(value) else None
+        moment = _rfc3339.parse(value)
     except ValueError:
         moment = None
     if moment is None:

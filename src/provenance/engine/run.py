@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from provenance import _rfc3339
 from provenance._version import __version__
 from provenance.columns import Columns, Fault, distinct
 from provenance.contract import Contract
@@ -27,7 +27,6 @@ from provenance.rules import History, registry
 from provenance.sequences import microseconds, rfc3339
 
 DEFAULT_MAX_LINE: Final = 64 << 20
-_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +248,13 @@ def moment_of(now: datetime | str | None) -> int:
     if now is None:
         return microseconds(datetime.now(UTC))
     if isinstance(now, str):
-        if not _RFC3339.fullmatch(now):
-            raise ContractError(f"time {now!r} is not RFC 3339 with an offset, such as 2026-01-31T12:00:00Z")
+        text = now
         try:
-            now = datetime.fromisoformat(now.upper())
+            now = _rfc3339.parse(text)
         except ValueError as error:
-            raise ContractError(f"time {now!r} does not exist: {error}") from None
+            raise ContractError(f"time {text!r} does not exist: {error}") from None
+        if now is None or now.utcoffset() is None:
+            raise ContractError(f"time {text!r} is not RFC 3339 with an offset, such as 2026-01-31T12:00:00Z")
     if not isinstance(now, datetime):
         raise ContractError(f"time is {now!r}, expected a datetime or RFC 3339 text")
     if now.utcoffset() is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
 from pydantic_core import PydanticCustomError
 
+from provenance import sequences
 from provenance.formats._numbers import INT64_MAX, INT64_MIN, as_float32, as_int64, numbers_of
 from provenance.formats._problem import RecordError, join, object_of, refuse_unknown, required, shown, text_of
 from provenance.models.sequence import as_moment
@@ -36,8 +36,6 @@ FIELDS: Final = (
 MAX_REAL: Final = 3e38
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def record_of(sequence: object) -> Record:
@@ -77,7 +75,7 @@ def record_of(sequence: object) -> Record:
 def microseconds(value: object, path: str) -> int:
     """Microseconds since 1970 UTC of an aware datetime or a RFC 3339 text; finer digits are cut."""
     try:
-        return (as_moment(value) - _EPOCH) // _MICROSECOND
+        return sequences.microseconds(as_moment(value))
     except PydanticCustomError as error:
         raise RecordError(path, (error.context or {})["text"]) from None
 

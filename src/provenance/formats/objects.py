@@ -13,7 +13,7 @@ from provenance.formats._plain import plain_dict
 from provenance.formats._problem import RecordError
 from provenance.formats._sequences import record_of
 from provenance.models import Datum, SampledSequence
-from provenance.sequences import SequenceTable, TableBuilder
+from provenance.sequences import Record, SequenceTable, TableBuilder, record_of_model
 
 
 def columns_of(datums: Iterable[Datum | Mapping[str, Any]]) -> Columns:
@@ -46,7 +46,11 @@ def table_of(
     faults: list[Fault] = []
     for number, sequence in enumerate(sequences):
         try:
-            table.append(record_of(sequence), number)
+            table.append(_record(sequence), number)
         except RecordError as error:
             faults.append(Fault(error.code, number, error.field, error.message))
     return table.finish(), tuple(faults)
+
+
+def _record(sequence: SampledSequence | Mapping[str, Any]) -> Record:
+    return record_of_model(sequence) if isinstance(sequence, SampledSequence) else record_of(sequence)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, WithJsonSchema, model_validator
 
+from provenance import _rfc3339
 from provenance.models._arrays import LOGPROBS, PROMPT_TOKENS, TOKENS, ArrayLike, Floats, Tokens, Vector
 from provenance.models._base import Model, absent, refuse, shorten
 
 __all__ = ["SampledSequence"]
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
-
 
 def as_moment(value: Any) -> datetime:
     """Return an aware datetime or RFC 3339 text as a time in UTC; refused (FMT004) without an offset."""
     if isinstance(value, str):
-        match = _RFC3339.fullmatch(value)
         try:
-            moment = datetime.fromisoformat(value.upper()) if match else None
+            moment = _rfc3339.parse(value)
         except ValueError:
             moment = None
         if moment is None:
