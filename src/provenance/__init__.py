@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from provenance.formats import write_datums, write_sequences
     from provenance.ledger import Ledger, MemoryLedger
+    from provenance.ledger.recorder import Recorder
     from provenance.models import (
         Datum,
         DmelChunk,
@@ -52,6 +53,7 @@ _HOMES = {
     ),
     "provenance.formats": ("write_datums", "write_sequences"),
     "provenance.ledger": ("Ledger", "MemoryLedger"),
+    "provenance.ledger.recorder": ("Recorder",),
     "provenance.models": (
         "Datum",
         "DmelChunk",
@@ -86,6 +88,7 @@ __all__ = [
     "PromptProvenanceSpan",
     "ProvenanceError",
     "ReadError",
+    "Recorder",
     "Report",
     "SampledProvenanceSpan",
     "SampledSequence",

@@ -1,0 +1,101 @@
+"""A stand-in for Tinker's server on loopback: enough of its protocol for the official client to sample."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import Any
+
+import numpy as np
+from tinker.proto import tinker_public_pb2 as pb
+
+SESSION = "session-1"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each sampling request with random tokens, and remembers what it was asked and answered."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.sampled: dict[str, tuple[list[int], list[float]]] = {}
+        """Tokens and logprobs by sequence id."""
+        self._answers: dict[str, bytes] = {}
+        self._number = count(1)
+        self._random = np.random.default_rng(7)
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[bytes, str]:
+        with self._lock:
+            self.requests.append((path, body))
+            if path == "retrieve_future":
+                return self._answers[body["request_id"]], "application/x-protobuf"
+            return json.dumps(self._json(path, body)).encode(), "application/json"
+
+    def _json(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if path == "create_session":
+            return {"type": "create_session", "session_id": SESSION}
+        if path == "create_sampling_session":
+            return {"type": "create_sampling_session", "sampling_session_id": f"{SESSION}:sample:0"}
+        if path == "get_sampler":
+            return {"sampler_id": f"{SESSION}:sample:0", "base_model": "a-base-model"}
+        if path == "asample":
+            return self._asample(body)
+        return {}
+
+    def _asample(self, body: dict[str, Any]) -> dict[str, Any]:
+        request, response = f"request-{next(self._number)}", pb.SampleResponse()
+        ids = [f"{request}:{i}" for i in range(body["num_samples"])]
+        for sequence_id in ids:
+            length = int(self._random.integers(1, 6))
+            tokens = self._random.integers(0, 1000, length).astype(np.int32)
+            logprobs = np.log(self._random.uniform(0.01, 1, length)).astype(np.float32)
+            self.sampled[sequence_id] = tokens.tolist(), logprobs.tolist()
+            sequence = response.sequences.add()
+            sequence.stop_reason = 1
+            sequence.tokens, sequence.logprobs = tokens.tobytes(), logprobs.tobytes()
+        self._answers[request] = response.SerializeToString()
+        return {"request_id": request, "sample_sequence_ids": ids}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body, kind = self.server.answer(self.path.rsplit("/", 1)[-1], json.loads(raw or b"{}"))
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, *_: object) -> None:
+        """Stay quiet."""
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
