@@ -1,33 +1,50 @@
-"""The ledger in memory, against a dictionary that does the same."""
+"""The ledgers, against each other and against a dictionary that does the same."""
 
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from _ledgers import HOUR, NOON, postgresql, sequence
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from provenance import Ledger, LedgerError, MemoryLedger, SampledSequence
+from provenance import Ledger, LedgerError, MemoryLedger, SampledSequence, SqlLedger
+from provenance.ledger import SessionStats
 from provenance.sequences import ABSENT, SequenceTable, microseconds, table_of_models
 
-NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
+Make = Callable[..., Any]
 
 
-def sequence(sequence_id: str = "a", session_id: str = "s", **changes: Any) -> SampledSequence:
-    fields = {
-        "prompt_tokens": [11, 12, 13],
-        "tokens": [21, 22],
-        "logprobs": [-0.5, -0.25],
-        "sampled_at": NOON,
-        "record_stability_info": True,
-    }
-    return SampledSequence(**{"sequence_id": sequence_id, "session_id": session_id, **fields, **changes})
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    """Makes ledgers of a kind, which hold the given sequences."""
+    opened: list[SqlLedger] = []
+    number = count()
+
+    def make(sequences: Any = ()) -> MemoryLedger | SqlLedger:
+        if request.param == "memory":
+            return MemoryLedger(sequences)
+        place = postgresql() if request.param == "postgresql" else tmp_path / f"{next(number)}.db"
+        opened.append(SqlLedger(place))
+        opened[-1].record(sequences)
+        return opened[-1]
+
+    yield make
+    for ledger in opened:
+        ledger.close()
+
+
+def size(ledger: Ledger) -> int:
+    return ledger.stats().sequences
 
 
 def stored(table: SequenceTable) -> int:
@@ -39,7 +56,7 @@ def moment(at: datetime | None) -> int:
     return ABSENT if at is None else microseconds(at)
 
 
-def uses_of(ledger: MemoryLedger, session_id: str, *ids: str) -> list[int]:
+def uses_of(ledger: Any, session_id: str, *ids: str) -> list[int]:
     return [ledger.uses(i, session_id) for i in ids]
 
 
@@ -48,11 +65,11 @@ def test_the_memory_ledger_is_a_ledger() -> None:
     assert not isinstance([], Ledger)
 
 
-def test_record_counts_what_is_new() -> None:
-    ledger = MemoryLedger([sequence("a")])
+def test_record_counts_what_is_new(make: Make) -> None:
+    ledger = make([sequence("a")])
     assert ledger.record([sequence("a"), sequence("b"), sequence("b"), sequence("a", "t")]) == 2
     assert ledger.record([]) == 0
-    assert len(ledger) == 3
+    assert size(ledger) == 3
 
 
 @pytest.mark.parametrize(
@@ -76,20 +93,22 @@ def test_record_counts_what_is_new() -> None:
     ids=lambda change: next(iter(change)),
 )
 @pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
-def test_record_refuses_conflicts_and_records_nothing(change: dict[str, Any], together: bool) -> None:
-    ledger = MemoryLedger() if together else MemoryLedger([sequence()])
+def test_record_refuses_conflicts_and_records_nothing(
+    make: Make, change: dict[str, Any], together: bool
+) -> None:
+    ledger = make() if together else make([sequence()])
     given = [sequence("new"), *([sequence()] if together else []), sequence(**change)]
     with pytest.raises(LedgerError, match="sequence 'a' of session 's' is recorded already"):
         ledger.record(given)
-    assert len(ledger) == (0 if together else 1)
+    assert size(ledger) == (0 if together else 1)
     assert ledger.lookup(["new", "a"], "s").known.tolist() == [False, not together]
     assert not ledger.lookup(["a"], "s").conflicting.any()
     # The same key in another session is another sequence.
     assert ledger.record([sequence("a", "t", **change)]) == 1
 
 
-def test_an_identical_repeat_keeps_the_later_use() -> None:
-    ledger = MemoryLedger([sequence(last_used_at=NOON + HOUR)])
+def test_an_identical_repeat_keeps_the_later_use(make: Make) -> None:
+    ledger = make([sequence(last_used_at=NOON + HOUR)])
     for last, expected in ((None, 1), (NOON, 1), (NOON + 2 * HOUR, 2)):
         assert ledger.record([sequence(last_used_at=last)]) == 0
         assert ledger.lookup(["a"], "s").last_used_at.tolist() == [microseconds(NOON + expected * HOUR)]
@@ -106,8 +125,8 @@ def test_load_keeps_the_first_of_conflicting_records_and_marks_it() -> None:
         assert len(ledger) == 2
 
 
-def test_lookup_answers_in_the_order_of_the_ids() -> None:
-    ledger = MemoryLedger(sequence(name, tokens=[i, 2]) for i, name in enumerate("abcd"))
+def test_lookup_answers_in_the_order_of_the_ids(make: Make) -> None:
+    ledger = make(sequence(name, tokens=[i, 2]) for i, name in enumerate("abcd"))
     found = ledger.lookup(["d", "missing", "a", "a", ""], "s")
     assert found.known.tolist() == [True, False, True, True, False]
     assert [found.tokens(i).tolist() for i in range(5)] == [[3, 2], [], [0, 2], [0, 2], []]
@@ -115,7 +134,7 @@ def test_lookup_answers_in_the_order_of_the_ids() -> None:
     assert len(ledger.lookup([], "s")) == 0
 
 
-def test_lookup_gives_everything_that_was_recorded() -> None:
+def test_lookup_gives_everything_that_was_recorded(make: Make) -> None:
     full = sequence(
         last_used_at=NOON + HOUR,
         model="m",
@@ -127,7 +146,7 @@ def test_lookup_gives_everything_that_was_recorded() -> None:
         seed=-1,
         prompt_tokens=[11, -1],
     )
-    found = MemoryLedger([full, sequence("bare")]).lookup(["a", "bare"], "s")
+    found = make([full, sequence("bare")]).lookup(["a", "bare"], "s")
     assert found.prompt(0).tolist() == [11, -1]
     assert found.sampled_logprobs(0).tolist() == [-0.5, -0.25]
     assert (found.model[0], found.policy_version[0], found.stop_reason[0]) == ("m", "3", "stop")
@@ -143,9 +162,9 @@ def test_lookup_gives_everything_that_was_recorded() -> None:
     [("s", [("s", False), ("s", False), ("t", False)]), ("t", [("t", False), ("s", False), ("t", False)])]
     + [(other, [(None, True), ("s", False), ("t", False)]) for other in ("u", None)],
 )
-def test_lookup_prefers_the_session(session: str | None, expected: list[Any]) -> None:
+def test_lookup_prefers_the_session(make: Make, session: str | None, expected: list[Any]) -> None:
     both = [sequence("both", "s"), sequence("both", "t", tokens=[7, 8])]
-    ledger = MemoryLedger([*both, sequence("in s", "s"), sequence("in t", "t")])
+    ledger = make([*both, sequence("in s", "s"), sequence("in t", "t")])
     found = ledger.lookup(["both", "in s", "in t"], session)
     assert found.known.all()
     for i, (home, ambiguous) in enumerate(expected):
@@ -175,8 +194,8 @@ def test_a_table_that_was_loaded_is_not_changed() -> None:
     assert not table.conflicting[0]
 
 
-def test_renew_counts_uses_and_never_goes_back() -> None:
-    ledger = MemoryLedger([sequence("a"), sequence("b"), sequence("a", "t")])
+def test_renew_counts_uses_and_never_goes_back(make: Make) -> None:
+    ledger = make([sequence("a"), sequence("b"), sequence("a", "t")])
     assert ledger.renew(["a", "b", "a"], "s", NOON + HOUR) == 2
     assert ledger.renew(["a"], "s", NOON) == 1
     assert ledger.lookup(["a", "b"], "s").last_used_at.tolist() == [microseconds(NOON + HOUR)] * 2
@@ -186,16 +205,16 @@ def test_renew_counts_uses_and_never_goes_back() -> None:
 
 
 @pytest.mark.parametrize(("ids", "session"), [(["a", "missing"], "s"), (["a"], "u"), (["only t"], "s")])
-def test_renew_of_what_is_not_recorded_changes_nothing(ids: list[str], session: str) -> None:
-    ledger = MemoryLedger([sequence("a"), sequence("only t", "t")])
+def test_renew_of_what_is_not_recorded_changes_nothing(make: Make, ids: list[str], session: str) -> None:
+    ledger = make([sequence("a"), sequence("only t", "t")])
     with pytest.raises(LedgerError, match="is not recorded; nothing was renewed"):
         ledger.renew(ids, session, NOON + HOUR)
     assert ledger.lookup(["a"], "s").last_used_at.tolist() == [ABSENT]
     assert uses_of(ledger, session, *ids) == [0] * len(ids)
 
 
-def test_expiring_names_the_oldest_first() -> None:
-    ledger = MemoryLedger(
+def test_expiring_names_the_oldest_first(make: Make) -> None:
+    ledger = make(
         [
             sequence("late", sampled_at=NOON + 3 * HOUR),
             sequence("used", sampled_at=NOON - 9 * HOUR, last_used_at=NOON + 2 * HOUR),
@@ -209,16 +228,75 @@ def test_expiring_names_the_oldest_first() -> None:
     assert ledger.expiring(NOON, "u").sequence_id.tolist() == []
 
 
-def test_prune_forgets_what_was_not_used_since() -> None:
-    ledger = MemoryLedger([sequence("old", sampled_at=NOON - HOUR), sequence("new"), sequence("old", "t")])
-    ledger.load(table_of_models([sequence("new", tokens=[1, 2])]))
+def test_prune_forgets_what_was_not_used_since(make: Make) -> None:
+    ledger = make([sequence("old", sampled_at=NOON - HOUR), sequence("new"), sequence("old", "t")])
+    ledger.renew(["old"], "s", NOON - HOUR)
     assert ledger.prune(NOON) == 1
     assert ledger.prune(NOON) == 0
-    assert len(ledger) == 2
+    assert size(ledger) == 2
     assert ledger.lookup(["old", "new"], "s").session_id.tolist() == ["t", "s"]
-    assert ledger.lookup(["new"], "s").conflicting.all()
     assert ledger.record([sequence("old", tokens=[5, 6])]) == 1
     assert ledger.lookup(["old"], "s").tokens(0).tolist() == [5, 6]
+    assert uses_of(ledger, "s", "old") == [0]
+
+
+def test_pruning_keeps_the_mark_of_a_conflict() -> None:
+    ledger = MemoryLedger([sequence("old", sampled_at=NOON - HOUR), sequence("new")])
+    ledger.load(table_of_models([sequence("new", tokens=[1, 2])]))
+    assert ledger.prune(NOON) == 1
+    assert ledger.lookup(["new"], "s").conflicting.all()
+
+
+def test_stats_count_sessions_uses_and_prompts(make: Make) -> None:
+    ledger = make(
+        [
+            sequence("a", sampled_at=NOON + HOUR),
+            sequence("b", last_used_at=NOON + 3 * HOUR),
+            sequence("c", record_stability_info=False, prompt_tokens=[1] * 200),
+            sequence("a", "t", prompt_tokens=[]),
+        ]
+    )
+    ledger.renew(["a", "b"], "s", NOON + 2 * HOUR)
+    ledger.renew(["b"], "s", NOON)
+    stats = ledger.stats()
+    assert stats.sessions == (
+        SessionStats(
+            session_id="s",
+            sequences=3,
+            recorded=2,
+            sampled_tokens=6,
+            unused=1,
+            used_once=1,
+            used_again=1,
+            first_sampled_at=NOON,
+            last_use=NOON + 3 * HOUR,
+        ),
+        SessionStats(
+            session_id="t",
+            sequences=1,
+            recorded=1,
+            sampled_tokens=2,
+            unused=1,
+            used_once=0,
+            used_again=0,
+            first_sampled_at=NOON,
+            last_use=NOON,
+        ),
+    )
+    assert (stats.sequences, stats.used_again, stats.prompts) == (4, 1, 2)
+    assert stats.stored_bytes > 800
+    assert make().stats().sessions == ()
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\0", "\ud800", "x\udfff"])
+def test_ids_that_no_database_holds_are_unknown(make: Make, odd: str) -> None:
+    ledger = make([sequence()])
+    assert ledger.lookup([odd, "a"], "s").known.tolist() == [False, True]
+    assert ledger.lookup(["a"], odd).known.tolist() == [True]
+    assert len(ledger.expiring(NOON + 99 * HOUR, odd)) == 0
+    assert ledger.uses(odd, "s") == ledger.uses("a", odd) == 0
+    with pytest.raises(LedgerError, match="is not recorded"):
+        ledger.renew([odd], "s", NOON)
 
 
 def test_prompts_are_stored_once() -> None:
@@ -251,7 +329,7 @@ SEQUENCES = st.builds(
     sequence,
     NAMES,
     SESSIONS,
-    prompt_tokens=st.sampled_from([[11, 12, 13], [11, 12], []]),
+    prompt_tokens=st.sampled_from([[11, 12, 13], [11, 12], [], [7] * 128, [7] * 300, [7] * 299 + [8]]),
     tokens=st.sampled_from([[21, 22], [21, 23]]),
     sampled_at=st.sampled_from([NOON, NOON + HOUR]),
     last_used_at=st.one_of(st.none(), MOMENTS),
@@ -269,9 +347,10 @@ def same(a: SampledSequence, b: SampledSequence) -> bool:
 
 
 class Operations(RuleBasedStateMachine):
+    ledger: Any
+
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = MemoryLedger()
         self.records: dict[Key, SampledSequence] = {}
         self.last_used: dict[Key, int] = {}
         self.conflicting: set[Key] = set()
@@ -302,12 +381,6 @@ class Operations(RuleBasedStateMachine):
             self.add(one)
         assert self.ledger.record(given) == new
 
-    @rule(given=st.lists(SEQUENCES, max_size=4))
-    def load(self, given: list[SampledSequence]) -> None:
-        for one in given:
-            self.add(one)
-        self.ledger.load(table_of_models(given))
-
     @rule(ids=st.lists(NAMES, max_size=3), session=SESSIONS, at=MOMENTS)
     def renew(self, ids: list[str], session: str, at: datetime) -> None:
         keys = {(session, i) for i in ids}
@@ -325,7 +398,7 @@ class Operations(RuleBasedStateMachine):
         old = {key for key in self.records if self.used(key) < microseconds(before)}
         assert self.ledger.prune(before) == len(old)
         for key in old:
-            del self.records[key], self.last_used[key]
+            del self.records[key], self.last_used[key], self.uses[key]
         self.conflicting -= old
 
     @rule(before=MOMENTS, session=st.one_of(st.none(), SESSIONS))
@@ -369,15 +442,50 @@ class Operations(RuleBasedStateMachine):
 
     @invariant()
     def holds_the_same(self) -> None:
-        assert len(self.ledger) == len(self.records)
-        for (session, name), count in self.uses.items():
-            assert self.ledger.uses(name, session) == count
+        stats = self.ledger.stats()
+        assert stats.sequences == len(self.records)
+        assert stats.prompts == len(
+            {tuple(r.prompt_tokens) for r in self.records.values() if len(r.prompt_tokens)}
+        )
+        assert stats.used_again == sum(uses > 1 for uses in self.uses.values())
+        for (session, name), uses in self.uses.items():
+            assert self.ledger.uses(name, session) == uses
 
 
-TestOperations = Operations.TestCase
-TestOperations.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+class InMemory(Operations):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = MemoryLedger()
+
+    @rule(given=st.lists(SEQUENCES, max_size=4))
+    def load(self, given: list[SampledSequence]) -> None:
+        for one in given:
+            self.add(one)
+        self.ledger.load(table_of_models(given))
+
+
+class InSqlite(Operations):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.ledger = SqlLedger(Path(self.folder.name) / "ledger.db")
+
+    def teardown(self) -> None:
+        self.ledger.close()
+        self.folder.cleanup()
+
+
+TestInMemory = InMemory.TestCase
+TestInMemory.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestInSqlite = InSqlite.TestCase
+TestInSqlite.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.slow
-class TestManyOperations(Operations.TestCase):  # type: ignore[misc, name-defined]
-    settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
+class TestManyInMemory(InMemory.TestCase):  # type: ignore[misc, name-defined]
+    settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.slow
+class TestManyInSqlite(InSqlite.TestCase):  # type: ignore[misc, name-defined]
+    settings = settings(max_examples=50, stateful_step_count=40, deadline=None)

@@ -76,6 +76,11 @@ class Pool:
             numbers[own] = self._segments[k][addresses[own] & (SEGMENT - 1)]
         return numbers
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all numbers."""
+        return sum(segment.nbytes for segment in self._segments)
+
     def gather(self, starts: Ints, lengths: Ints) -> Array:
         """The numbers of all [start, start + length), one after the other."""
         # Slices are copied whole, which is several times faster than an index for every number.

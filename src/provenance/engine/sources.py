@@ -15,6 +15,7 @@ from provenance.columns import Columns, Fault
 from provenance.errors import ReadError, SchemaError
 from provenance.formats import objects
 from provenance.ledger import Ledger, MemoryLedger
+from provenance.ledger.place import is_database, is_url
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
@@ -42,7 +43,7 @@ def paths_of(data: Any) -> list[str] | None:
         return None
     paths: list[str] = []
     for path in map(os.fspath, data):
-        if path == "-" or not glob.has_magic(path) or _exists(path):
+        if path == "-" or not glob.has_magic(path) or _exists(path) or is_url(path):
             paths.append(path)
             continue
         matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -68,8 +69,8 @@ def _real(path: str) -> str:
 
 
 def size_of(*data: Any) -> int | None:
-    """Bytes of all files among what a run reads; None where that is not known."""
-    paths = [path for item in data for path in paths_of(item) or ()]
+    """Bytes of all files that a run reads from start to end; None where that is not known."""
+    paths = [path for item in data for path in paths_of(item) or () if not is_database(path)]
     try:
         return sum(Path(path).stat().st_size for path in paths) if paths else None
     except (OSError, ValueError):
@@ -92,6 +93,8 @@ def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Ite
     paths = paths_of(data)
     if paths is not None:
         for path in paths:
+            if is_database(path):
+                raise ReadError(path, "a ledger, expected a file of datums: is it meant for --ledger?")
             count = None if on_bytes is None else _bound(on_bytes, path)
             yield from formats.read_datums(path, max_line=max_line, on_bytes=count)
     elif isinstance(data, Datum | Mapping | Columns) or _is_arrow(data):
@@ -162,13 +165,14 @@ def ledger_of(
     """A ledger from what a user gives for one, and the faults of its files.
 
     Args:
-        ledger: None, a Ledger, a path or list of paths of sequence files, a SequenceTable, or an iterable of
-            sequences: models or JSON-shaped mappings.
+        ledger: None, a Ledger, the path or address of a database, a path or list of paths of sequence files,
+            a SequenceTable, or an iterable of sequences: models or JSON-shaped mappings.
         max_line: longest line of a JSONL file, in bytes.
         on_bytes: called with a file and the bytes of it that were read since the last call.
 
     Raises:
         ReadError: a file cannot be read.
+        LedgerError: a database cannot be read.
         SchemaError: it is nothing of the above.
     """
     if ledger is None or isinstance(ledger, Ledger):
@@ -177,6 +181,9 @@ def ledger_of(
     found: list[tuple[str | None, int, Fault]] = []
     paths = paths_of(ledger)
     if paths is not None:
+        database = next(filter(is_database, paths), None)
+        if database is not None:
+            return _open(database, paths), found
         for path in paths:
             count = None if on_bytes is None else _bound(on_bytes, path)
             for table, faults in formats.read_sequences(path, max_line=max_line, on_bytes=count):
@@ -194,3 +201,15 @@ def ledger_of(
             f"cannot use a {type(ledger).__name__} as a ledger: give a Ledger, paths, or a list of sequences"
         )
     return memory, found
+
+
+def _open(database: str, paths: list[str]) -> Ledger:
+    """The ledger in a database, which keeps no connection open."""
+    if len(paths) > 1:
+        raise SchemaError(
+            f"{database!r} is one of {len(paths)} ledgers, expected it alone: put all into one with "
+            "provenance ledger import"
+        )
+    from provenance.ledger.sql import SqlLedger
+
+    return SqlLedger(database, read_only=True)

@@ -2,5 +2,6 @@
 
 from provenance.ledger._protocol import Ledger
 from provenance.ledger.memory import MemoryLedger
+from provenance.ledger.stats import LedgerStats, SessionStats
 
-__all__ = ["Ledger", "MemoryLedger"]
+__all__ = ["Ledger", "LedgerStats", "MemoryLedger", "SessionStats"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from provenance.ledger.stats import LedgerStats
 from provenance.models import SampledSequence
 from provenance.sequences import SequenceTable
 
@@ -53,4 +54,8 @@ class Ledger(Protocol):
 
     def prune(self, before: datetime) -> int:
         """Forget sequences whose last use lies before a time; returns how many."""
+        ...
+
+    def stats(self) -> LedgerStats:
+        """What it holds, in numbers."""
         ...

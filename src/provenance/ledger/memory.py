@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from hashlib import blake2b
 from math import nan
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from provenance.columns import Ints, Mask, any_in_rows, offsets_of
 from provenance.errors import LedgerError
+from provenance.ledger.stats import LedgerStats, SessionStats
 from provenance.models import SampledSequence
 from provenance.sequences import ABSENT, Record, SequenceTable, TableBuilder, microseconds, table_of_models
 
@@ -137,7 +139,43 @@ class MemoryLedger:
         table = self._table.take(kept)
         self._clear()
         self.load(table)
+        kept_keys = zip(table.session_id, table.sequence_id, strict=True)
+        self._uses = Counter({key: self._uses[key] for key in kept_keys if key in self._uses})
         return size - len(self)
+
+    def stats(self) -> LedgerStats:
+        """What is held, in numbers (see ``Ledger.stats``)."""
+        table, used = self._table, self._last_use()
+        rows = np.flatnonzero(table.prompt_length > 0)
+        rows = rows[np.unique(table.prompt_start[rows], return_index=True)[1]]
+        # Prompts with equal digests may be there twice.
+        stored = self._pool.slices(table.prompt_start[rows], table.prompt_length[rows])
+        prompts = len({blake2b(tokens.tobytes()).digest() for tokens in stored})
+        return LedgerStats(
+            sessions=tuple(
+                self._session_stats(session, np.array(list(index.values()), np.int64), used)
+                for session, index in sorted(self._index.items())
+                if index
+            ),
+            prompts=prompts,
+            prompt_blocks=prompts,
+            stored_bytes=self._pool.nbytes + self._logprobs.nbytes,
+        )
+
+    def _session_stats(self, session: str, rows: Ints, used: Ints) -> SessionStats:
+        table = self._table
+        uses = Counter(min(self._uses[session, i], 2) for i in self._index[session])
+        return SessionStats.of(
+            session,
+            int(table.sampled_at[rows].min()),
+            int(used[rows].max()),
+            sequences=len(rows),
+            recorded=int(np.count_nonzero(table.record_stability_info[rows])),
+            sampled_tokens=int(table.token_length[rows].sum()),
+            unused=uses[0],
+            used_once=uses[1],
+            used_again=uses[2],
+        )
 
     def _last_use(self) -> Ints:
         return np.maximum(self._table.sampled_at, self._table.last_used_at)

@@ -1,0 +1,157 @@
+"""Files into a ledger and out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from provenance import formats
+from provenance.cli._common import say
+from provenance.columns import SAMPLED, Fault
+from provenance.engine.sources import paths_of
+from provenance.errors import LedgerError
+from provenance.formats._io import replacing
+from provenance.ledger.place import SUFFIXES, is_database, is_url
+from provenance.ledger.sql import SqlLedger
+from provenance.sequences import ABSENT, SequenceTable, rfc3339
+
+__all__ = ["export_file", "import_files", "trained_on"]
+
+#: Faults of a file that are shown.
+_SHOWN: Final = 20
+
+
+def import_files(place: str, files: list[str], *, max_line: int) -> tuple[int, int]:
+    """Record the sequences of files and of other ledgers, all or none.
+
+    Returns:
+        How many were new, and how many were repeats.
+
+    Raises:
+        ClickException: records cannot be read; they are named on stderr.
+    """
+    total = 0
+
+    def tables() -> Iterator[SequenceTable]:
+        nonlocal total
+        for table in _readable(paths_of(files) or [], max_line):
+            total += len(table)
+            yield table
+
+    with _target(place) as target:
+        new = target.record_tables(tables())
+    return new, total - new
+
+
+@contextmanager
+def _target(place: str) -> Iterator[SqlLedger]:
+    """The ledger; a new file appears when it is complete."""
+    if is_url(place) or not place.lower().endswith(SUFFIXES) or Path(place).exists():
+        with SqlLedger(place) as ledger:
+            yield ledger
+        return
+    with replacing(place) as temporary:
+        try:
+            with SqlLedger(temporary) as ledger:
+                yield ledger
+        except LedgerError as error:
+            raise LedgerError(str(error).replace(temporary, place)) from error
+        if Path(place).exists():
+            raise LedgerError(
+                f"{place}: another program created it meanwhile; nothing was recorded, try again"
+            )
+
+
+def _readable(paths: list[str], max_line: int) -> Iterator[SequenceTable]:
+    """The tables of all files; once a record cannot be read, the rest is read for its faults alone."""
+    faults = records = 0
+    for path in paths:
+        if is_database(path):
+            with SqlLedger(path, read_only=True) as source:
+                yield from source.tables()
+            continue
+        for table, found in formats.read_sequences(path, max_line=max_line):
+            for fault in found[: max(_SHOWN - faults, 0)]:
+                say("error", _described(path, fault))
+            faults += len(found)
+            records += len(table) + len(found)
+            if not faults:
+                yield table
+    if faults:
+        raise click.ClickException(f"{faults:,} of {records:,} records cannot be read; nothing was recorded")
+
+
+def _described(path: str, fault: Fault) -> str:
+    place = f"line {fault.line}" if fault.line is not None else f"row {fault.row}"
+    parts = [path, *([place] if fault.row is not None else []), *([fault.field] if fault.field else [])]
+    return ": ".join([*parts, fault.message])
+
+
+def export_file(ledger: SqlLedger, path: str, session: str | None) -> int:
+    """Write the sequences of a ledger, or those of a session; returns how many."""
+    written = 0
+
+    def records() -> Iterator[dict[str, Any]]:
+        nonlocal written
+        for table in ledger.tables(session):
+            for i in range(len(table)):
+                yield _record(table, i)
+            written += len(table)
+
+    formats.write_sequences(records(), path)
+    return written
+
+
+def _record(table: SequenceTable, i: int) -> dict[str, Any]:
+    """A sequence in the shape of a JSON object."""
+    record = {
+        "sequence_id": table.sequence_id[i],
+        "session_id": table.session_id[i],
+        "prompt_tokens": table.prompt(i),
+        "tokens": table.tokens(i),
+        "logprobs": table.sampled_logprobs(i),
+        "sampled_at": rfc3339(int(table.sampled_at[i])),
+        "record_stability_info": bool(table.record_stability_info[i]),
+    }
+    if table.last_used_at[i] != ABSENT:
+        record["last_used_at"] = rfc3339(int(table.last_used_at[i]))
+    record |= {
+        name: getattr(table, name)[i]
+        for name in ("model", "policy_version", "stop_reason")
+        if getattr(table, name)[i] is not None
+    }
+    record |= {
+        name: float(getattr(table, name)[i])
+        for name in ("temperature", "top_p")
+        if not np.isnan(getattr(table, name)[i])
+    }
+    return record | {
+        name: int(getattr(table, name)[i]) for name in ("top_k", "seed") if getattr(table, name)[i] != ABSENT
+    }
+
+
+def trained_on(path: str) -> list[str]:
+    """The sequences that the datums of a file have as sampled targets, by id.
+
+    Raises:
+        ClickException: a datum cannot be read.
+    """
+    ids: dict[str, None] = {}
+    for columns in formats.read_datums(path):
+        for fault in columns.faults:
+            first = int(columns.row[0]) if len(columns) else 0
+            place = f"line {fault.line}" if fault.line is not None else f"row {first + (fault.row or 0)}"
+            raise click.ClickException(
+                f"{path}: {place}: {fault.field}: {fault.message}; nothing was renewed"
+            )
+        spans = columns.target_spans
+        sampled = (spans.kind == SAMPLED) & (spans.sequence >= 0)
+        ids |= dict.fromkeys(columns.ids[k] for k in np.unique(spans.sequence[sampled]).tolist())
+    if not ids:
+        raise click.ClickException(f"{path}: no datum has a sampled target; nothing was renewed")
+    return list(ids)

@@ -1,0 +1,235 @@
+"""A ledger in a SQL database, for any number of processes that record and read at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, Self, TypeVar
+
+from sqlalchemy import Connection, delete, select
+
+from provenance.errors import LedgerError
+from provenance.ledger.sql import _schema
+from provenance.ledger.sql._engine import engines_of, place_of
+from provenance.ledger.sql._prompts import SWEEP
+from provenance.ledger.sql._reads import OLDEST_FIRST, ROWS, look_up, of_session, read_table
+from provenance.ledger.sql._rows import is_storable
+from provenance.ledger.sql._schema import SEQUENCES
+from provenance.ledger.sql._sqlite import is_stale
+from provenance.ledger.sql._stats import stats_of
+from provenance.ledger.sql._words import in_words
+from provenance.ledger.sql._writes import insert_table, keep_others_out, renew_ids
+from provenance.ledger.stats import LedgerStats, time_of
+from provenance.models import SampledSequence
+from provenance.sequences import SequenceTable, microseconds, table_of_models
+
+T = TypeVar("T")
+
+#: Of one table of ``SqlLedger.tables``, about; each prompt counts, also one that is shared.
+_TABLE_BYTES: Final = 64 << 20
+_TABLE_ROWS: Final = 4096
+
+
+class SqlLedger:
+    """Sampled sequences in a SQLite file, or in PostgreSQL where many hosts sample.
+
+    What was recorded, renewed or pruned is there after a crash of the program, and after a loss of power (as
+    far as the disk keeps what it acknowledged). Threads and processes may share a ledger; a writer waits
+    for others, five minutes at most. Prompts are stored once, also where one only extends another.
+    """
+
+    def __init__(
+        self, place: str | os.PathLike[str], *, create: bool = True, read_only: bool = False
+    ) -> None:
+        """Open a ledger, or create one.
+
+        Args:
+            place: path of a SQLite file, a new one's ending in .db, .sqlite or .sqlite3; or an address,
+                ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
+            create: create the ledger where there is none.
+            read_only: refuse to write; nothing is created then. A SQLite file may lie in a folder that
+                cannot be written.
+
+        Raises:
+            LedgerError: it cannot be opened, is no ledger, or is one of a newer version.
+            MissingDependencyError: psycopg, for PostgreSQL, is not installed.
+        """
+        with in_words(os.fspath(place)):
+            found = place_of(place)
+        # Without the options of an address: a password may be among them.
+        self._place = found if isinstance(found, str) else found.set(query={}).render_as_string()
+        with in_words(self._place):
+            self._writing, self._reading = engines_of(found, create=create, read_only=read_only)
+            try:
+                self._open(create=create)
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, *, create: bool) -> None:
+        if self._read(_schema.is_there):
+            return
+        if self._writing is None or not create:
+            raise LedgerError(
+                "holds no ledger yet; provenance ledger import makes one from files of sequences"
+            )
+        with self._writing.begin() as connection:
+            _schema.create(connection)
+
+    def close(self) -> None:
+        """Close all connections; a later call opens new ones."""
+        for engine in (self._writing, self._reading):
+            if engine is not None:
+                engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SqlLedger({self._place!r})"
+
+    # --- writing
+
+    def record(self, sequences: Iterable[SampledSequence]) -> int:
+        """Record sequences, all or none (see ``Ledger.record``).
+
+        Raises:
+            LedgerError: also for an id or a text with a NUL or a lone surrogate.
+        """
+        table = table_of_models(sequences)
+        with self._write() as connection:
+            return insert_table(connection, table)
+
+    def record_tables(self, tables: Iterable[SequenceTable]) -> int:
+        """Record tables, all or none, holding one of them at a time; other writers wait until the end.
+
+        Returns:
+            How many sequences were new.
+
+        Raises:
+            LedgerError: as for ``record``, and for a record that is inconsistent in itself.
+        """
+        with self._write() as connection:
+            keep_others_out(connection)
+            return sum(insert_table(connection, table) for table in tables)
+
+    def renew(self, ids: Sequence[str], session: str, at: datetime) -> int:
+        """Restart the day of sequences (see ``Ledger.renew``)."""
+        with self._write() as connection:
+            return renew_ids(connection, ids, session, microseconds(at))
+
+    def prune(self, before: datetime) -> int:
+        """Forget what was last used before a time (see ``Ledger.prune``).
+
+        The file does not shrink: what is recorded next takes the place.
+        """
+        with self._write() as connection:
+            # Else a writer could be about to name a prompt that nothing names now.
+            keep_others_out(connection)
+            old = delete(SEQUENCES).where(SEQUENCES.c.last_use < microseconds(before))
+            pruned = connection.execute(old).rowcount
+            if pruned:
+                connection.execute(SWEEP)
+            return pruned
+
+    # --- reading
+
+    def lookup(self, ids: Sequence[str], session: str | None) -> SequenceTable:
+        """One row for each id (see ``Ledger.lookup``)."""
+        return self._read(lambda connection: look_up(connection, ids, session))
+
+    def expiring(self, before: datetime, session: str | None = None) -> SequenceTable:
+        """What was last used before a time, the oldest first (see ``Ledger.expiring``)."""
+        query = of_session(ROWS, session).order_by(*OLDEST_FIRST)
+        query = query.where(SEQUENCES.c.last_use < microseconds(before), SEQUENCES.c.record_stability_info)
+        return self._read(lambda connection: read_table(connection, connection.execute(query).all()))
+
+    def last_uses(self, before: datetime, session: str | None = None) -> Iterator[tuple[str, str, datetime]]:
+        """Of what ``expiring`` would give: sequence_id, session_id, and when it was sampled or used last.
+
+        Nothing else is read, so that there may be any number of them.
+        """
+        s = SEQUENCES.c
+        query = select(s.sequence_id, s.session_id, s.last_use).order_by(*OLDEST_FIRST)
+        query = of_session(query, session).where(s.last_use < microseconds(before), s.record_stability_info)
+        with in_words(self._place), self._reading.connect() as connection, connection.begin():
+            for row in connection.execute(query, execution_options={"yield_per": 1000}):
+                yield row.sequence_id, row.session_id, time_of(row.last_use)
+            _refuse_stale(connection)
+
+    def sessions(self) -> list[str]:
+        """The sessions that it holds sequences of, sorted."""
+        query = select(SEQUENCES.c.session_id).distinct()
+        return sorted(self._read(lambda connection: connection.scalars(query).all()))
+
+    def uses(self, sequence_id: str, session: str) -> int:
+        """How many training requests used a sequence, as far as ``renew`` was told."""
+        if not (is_storable(sequence_id) and is_storable(session)):
+            return 0
+        query = select(SEQUENCES.c.uses).where(
+            SEQUENCES.c.sequence_id == sequence_id, SEQUENCES.c.session_id == session
+        )
+        return self._read(lambda connection: connection.scalar(query) or 0)
+
+    def stats(self) -> LedgerStats:
+        """The ledger in numbers."""
+        return self._read(stats_of)
+
+    def tables(self, session: str | None = None) -> Iterator[SequenceTable]:
+        """All sequences, or those of a session, as they are now; the oldest last use first.
+
+        Yields:
+            Tables of at most 4,096 sequences and about 64 MB.
+
+        Raises:
+            LedgerError: the file of a ledger that is read only was changed meanwhile.
+        """
+        query = of_session(ROWS, session).order_by(*OLDEST_FIRST)
+        with in_words(self._place), self._reading.connect() as connection, connection.begin():
+            rows, size = [], 0
+            for row in connection.execute(query, execution_options={"yield_per": 256}):
+                rows.append(row)
+                size += 4 * row.prompt_length + len(row.tokens) + len(row.logprobs)
+                if len(rows) == _TABLE_ROWS or size >= _TABLE_BYTES:
+                    yield self._fresh_table(connection, rows)
+                    rows, size = [], 0
+            if rows:
+                yield self._fresh_table(connection, rows)
+
+    def _fresh_table(self, connection: Connection, rows: Sequence[Any]) -> SequenceTable:
+        table = read_table(connection, rows)
+        _refuse_stale(connection)
+        return table
+
+    # --- transactions
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with in_words(self._place):
+            if self._writing is None:
+                raise LedgerError("opened read-only")
+            with self._writing.begin() as connection:
+                yield connection
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with in_words(self._place):
+            while True:
+                with self._reading.connect() as connection, connection.begin():
+                    try:
+                        answer = work(connection)
+                    except Exception:
+                        if not is_stale(connection):
+                            raise
+                    else:
+                        if not is_stale(connection):
+                            return answer
+
+
+def _refuse_stale(connection: Connection) -> None:
+    if is_stale(connection):
+        raise LedgerError("a writer changed it while it was read; please try again")

@@ -1,0 +1,135 @@
+"""Connections to a SQLite file: one kind that writes, and one that leaves no trace."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
+
+from provenance.errors import LedgerError
+from provenance.ledger.place import MAGIC, SUFFIXES
+
+#: Seconds that a writer waits for others: to import or to prune a large ledger takes minutes.
+PATIENCE: Final = 300.0
+#: Place of the byte of a SQLite file that is 2 where it has a write-ahead log.
+_JOURNAL: Final = 18
+_IMPORT: Final = "a ledger is made from files of sequences by provenance ledger import"
+#: What changes with a file's content.
+_State = tuple[int, int, int]
+
+
+def find_file(path: str, *, create: bool, write: bool) -> None:
+    """Make sure that there is a SQLite file, or an empty one to be made one.
+
+    Raises:
+        LedgerError: it is missing and not to be created, or something else is in its place.
+        OSError: it cannot be read or created.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise LedgerError(f"a directory, expected a file such as {file / 'sequences.db'}")
+    if not file.exists():
+        if not create:
+            raise LedgerError(f"no such file; {_IMPORT} {path} FILES")
+        if not path.lower().endswith(SUFFIXES):
+            raise LedgerError(f"unknown suffix, a new ledger's name ends in one of {', '.join(SUFFIXES)}")
+        file.touch()
+    with file.open("rb") as opened:
+        start = opened.read(len(MAGIC))
+    if start != MAGIC and (start or not create):
+        raise LedgerError(
+            f"{'no SQLite database' if start else 'an empty file'}, so no ledger; {_IMPORT} LEDGER FILES"
+        )
+    # SQLite would open it all the same, and fail with the first record.
+    if write and not (os.access(file, os.W_OK) and os.access(file.resolve().parent, os.W_OK)):
+        raise LedgerError("the file or its folder cannot be written; it can be opened with read_only=True")
+
+
+def writing_engine(path: str) -> Engine:
+    """Connections that read and write a file. Read in transactions with the execution option ``reading``."""
+    uri = f"{_uri(path)}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
+        try:
+            _execute_patiently(connection, "PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, max_overflow=-1)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def reading_engine(path: str) -> Engine:
+    """Connections for one transaction each, which create no file and change none."""
+    engine = create_engine("sqlite://", creator=lambda: _Reader.open(path), poolclass=NullPool)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def is_stale(connection: Connection) -> bool:
+    """Whether a file that no writer had open was changed while this connection read it."""
+    reader: Any = connection.connection.dbapi_connection
+    return isinstance(reader, _Reader) and reader.state not in (None, _state_of(reader.path))
+
+
+class _Reader(sqlite3.Connection):
+    path: str
+    state: _State | None
+    """Of a file that no writer has open. SQLite is told that it is immutable, and else would create files
+    beside it, or fail where it may not; that the file did not change meanwhile is ours to see."""
+
+    @classmethod
+    def open(cls, path: str) -> _Reader:
+        state = _state_of(path)
+        quiet = _is_quiet(path)
+        uri = f"{_uri(path)}?mode=ro{'&immutable=1' if quiet else ''}"
+        reader = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, factory=cls)
+        reader.path, reader.state = path, state if quiet else None
+        return reader
+
+
+def _is_quiet(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        header = file.read(_JOURNAL + 1)
+    log = Path(f"{os.path.realpath(path)}-wal")
+    return header[_JOURNAL:] == b"\2" and not (log.exists() and log.stat().st_size)
+
+
+def _state_of(path: str) -> _State:
+    stat = Path(path).stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _uri(path: str) -> str:
+    return Path(os.path.realpath(path)).as_uri()
+
+
+def _begin(connection: Connection) -> None:
+    raw: Any = connection.connection.dbapi_connection
+    if isinstance(raw, _Reader) or connection.get_execution_options().get("reading"):
+        raw.execute("BEGIN")
+    else:
+        # From the start, because a transaction that has read may be refused the lock at once.
+        _execute_patiently(raw, "BEGIN IMMEDIATE")
+
+
+def _execute_patiently(connection: sqlite3.Connection, statement: str) -> None:
+    # SQLite's own waiting does not end with Ctrl-C, and some statements do not wait at all.
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
