@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import provenance
 from provenance import Contract, ContractError, SchemaError, ValidatedBatch, ValidationError, validate
+from provenance.batch import sampled_tensor
 from provenance.rules import DROP, Case, case
 
 
@@ -210,11 +215,31 @@ def test_a_broken_ledger_is_refused() -> None:
         ValidatedBatch,
         lambda: ValidatedBatch(_made_by=object()),
         lambda: ValidatedBatch(1, tokens=[]),
+        lambda: ValidatedBatch.__new__(ValidatedBatch),
+        lambda: copyreg.__newobj__(ValidatedBatch),
     ],
 )
 def test_only_the_engine_makes_batches(make: Callable[[], object]) -> None:
     with pytest.raises(TypeError, match=r"comes from provenance\.validate"):
         make()
+
+
+def test_a_pickle_written_by_hand_makes_none() -> None:
+    # What a pickle of an object with __slots__ holds: make it with __new__, then set its attributes.
+    made_by_new = b"\x80\x04cprovenance.batch\nValidatedBatch\n)\x81."
+    with pytest.raises(TypeError, match=r"comes from provenance\.validate"):
+        pickle.loads(made_by_new)
+    made_by_object = (
+        b"\x80\x04ccopyreg\n_reconstructor\n(cprovenance.batch\nValidatedBatch\ncbuiltins\nobject\nNtR"
+        b"N}X\x08\x00\x00\x00_sessionX\x01\x00\x00\x00ss\x86b."
+    )
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        pickle.loads(made_by_object)
+
+
+def test_it_has_no_subclasses() -> None:
+    with pytest.raises(TypeError, match="cannot be subclassed"):
+        type("Forged", (ValidatedBatch,), {})
 
 
 def test_attributes_cannot_be_set_or_deleted() -> None:
@@ -275,3 +300,80 @@ def test_validate_takes_files(tmp_path: Any) -> None:
     for name, array in plain.inputs.items():
         assert np.array_equal(batch.inputs[name], array)
     assert batch.sequence_ids == plain.sequence_ids
+
+
+# On a device
+
+CPU = torch.device("cpu")
+
+
+def test_a_batch_on_a_device_is_the_same_batch() -> None:
+    batch = validated(case(copies=2))
+    moved = batch.to("cpu")
+    assert type(moved) is ValidatedBatch
+    assert repr(moved) == repr(batch)
+    assert moved.contract is batch.contract
+    for name in ARRAYS:
+        assert getattr(moved, name) is getattr(batch, name)
+    assert moved.inputs is batch.inputs
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        moved._tensors = {}
+    assert copy.deepcopy(moved) is moved
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(moved)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "values"),
+    [
+        ("positions", torch.int64, [2, 3, 4, 7, 8, 9]),
+        ("target_tokens", torch.int64, [21, 22, 2] * 2),
+        ("logprobs", torch.float32, [-0.125, -0.375, -0.625] * 2),
+        ("advantages", torch.float32, [1.0] * 6),
+    ],
+)
+def test_tensors_hold_what_the_sampled_positions_hold(
+    name: str, dtype: torch.dtype, values: list[Any]
+) -> None:
+    batch = validated(case(copies=2))
+    for each in (batch, batch.to("cpu")):
+        tensor = sampled_tensor(each, name, CPU)
+        assert (tensor.device, tensor.dtype) == (CPU, dtype)
+        assert tensor.tolist() == values
+
+
+def test_tensors_are_made_once_and_are_no_views_of_the_arrays() -> None:
+    batch = validated(case())
+    moved = batch.to("cpu")
+    assert sampled_tensor(moved, "logprobs", CPU) is sampled_tensor(moved, "logprobs", CPU)
+    assert sampled_tensor(moved, "logprobs", CPU) is not sampled_tensor(moved.to(CPU), "logprobs", CPU)
+    copied = sampled_tensor(batch, "logprobs", CPU)
+    copied += 1
+    sampled_tensor(moved, "logprobs", CPU).add_(1)
+    assert batch.inputs["logprobs"].tolist() == moved.inputs["logprobs"].tolist()
+    assert moved.inputs["logprobs"].tolist() == [0.0, 0.0, -0.125, -0.375, -0.625]
+
+
+def test_another_device_than_the_losss_is_copied_to_it() -> None:
+    moved = validated(case()).to("meta")
+    assert sampled_tensor(moved, "logprobs", torch.device("meta")).device.type == "meta"
+    assert sampled_tensor(moved, "logprobs", CPU).tolist() == [-0.125, -0.375, -0.625]
+
+
+def test_an_unknown_device_is_torchs_error() -> None:
+    with pytest.raises(RuntimeError, match="nowhere"):
+        validated(case()).to("nowhere")
+
+
+def test_a_batch_needs_no_torch_until_it_moves() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import provenance\n"
+        "from provenance.rules import case\n"
+        "c = case()\n"
+        "b = provenance.validate(list(c.datums), ledger=list(c.sequences), session=c.session, now=c.now)\n"
+        "try: b.to('cpu')\n"
+        "except provenance.MissingDependencyError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "torch is not installed: run pip install 'datum-provenance[losses]'\n"

@@ -183,9 +183,19 @@ def test_every_parameter_is_tried() -> None:
     assert set(STRICTER) == {f.name for f in fields(Parameters)}
 
 
+OF_WARNINGS = {"placeholder_run", "logprob_abs", "logprob_rel", "margin", "advantage_limit"}
+
+
 @pytest.mark.parametrize("name", LOOSER)
-def test_a_looser_parameter_weakens(name: str) -> None:
-    assert DEFAULT.with_parameters(**{name: LOOSER[name]}).weakened() == (name,)
+def test_a_looser_parameter_of_an_error_rule_weakens(name: str) -> None:
+    contract = DEFAULT.with_parameters(**{name: LOOSER[name]})
+    assert contract.weakened() == (() if name in OF_WARNINGS else (name,))
+
+
+def test_a_parameter_that_can_be_loosened_names_rules_that_there_are() -> None:
+    for declared in fields(Parameters):
+        assert set(declared.metadata["rules"]) <= set(registry())
+        assert bool(declared.metadata["rules"]) == (declared.metadata["loosens"] != "unset")
 
 
 @pytest.mark.parametrize("name", STRICTER)

@@ -1,1 +1,15 @@
-"""Loss functions over validated batches, and the diagnostics of their runs; empty for now."""
+"""Losses that train on validated batches only, and the diagnostics of their runs."""
+
+from losses import diagnostics
+from losses.errors import LossError
+from losses.stable_reinforce import LossOutput, stable_reinforce
+from losses.token_logprobs import token_logprobs, token_logprobs_from_logits
+
+__all__ = [
+    "LossError",
+    "LossOutput",
+    "diagnostics",
+    "stable_reinforce",
+    "token_logprobs",
+    "token_logprobs_from_logits",
+]

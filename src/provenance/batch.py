@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, final
 
 import numpy as np
 
 from provenance.columns import Array, Ints, Mask
 from provenance.contract import Contract
+from provenance.errors import MissingDependencyError
 
-_ENGINE: Final = object()
+if TYPE_CHECKING:
+    import torch
 
 
 def frozen(array: Array) -> Array:
@@ -28,6 +30,7 @@ def _frozen_value(value: Any) -> Any:
     return value
 
 
+@final
 class ValidatedBatch:
     """A batch that ``provenance.validate`` found to keep its contract.
 
@@ -47,6 +50,7 @@ class ValidatedBatch:
         "_sequence_lengths",
         "_sequence_starts",
         "_session",
+        "_tensors",
         "_tokens",
     )
     _contract: Contract
@@ -59,21 +63,31 @@ class ValidatedBatch:
     _sequence_lengths: Ints
     _sequence_starts: Ints
     _session: str | None
+    _tensors: Mapping[str, torch.Tensor]
     _tokens: Array
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Refuse: only the engine makes batches."""
-        if kwargs.pop("_made_by", None) is not _ENGINE or args or kwargs:
+    if TYPE_CHECKING:
+
+        def __new__(cls, made_by_the_engine: Never) -> Self:
+            """Refuse."""
+
+    else:
+
+        def __new__(cls, *_args, **_kwargs):
+            """Refuse: only the engine makes batches."""
             raise TypeError(
                 "a ValidatedBatch comes from provenance.validate(datums, contract=..., ledger=...)"
             )
-        return super().__new__(cls)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("ValidatedBatch cannot be subclassed: a subclass could hold what nobody validated")
 
     @classmethod
     def _pack(cls, **values: Any) -> ValidatedBatch:
-        batch = cls.__new__(cls, _made_by=_ENGINE)
+        batch = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(batch, f"_{name}", _frozen_value(value))
+        object.__setattr__(batch, "_tensors", MappingProxyType({}))
         return batch
 
     def __len__(self) -> int:
@@ -135,6 +149,28 @@ class ValidatedBatch:
         """The weights that sampled each sampled target span, None where that is not recorded; q of them."""
         return self._policy_versions
 
+    def to(self, device: torch.device | str) -> ValidatedBatch:
+        """The same batch with what a loss reads, its inputs at the sampled positions, on a torch device.
+
+        A loss copies that at each call otherwise. The tensors are the batch's own: tensors cannot be made
+        read-only, so nothing hands them out, and the arrays stay the numpy arrays they were.
+
+        Raises:
+            MissingDependencyError: torch is not installed.
+            RuntimeError: torch knows no such device.
+        """
+        try:
+            import torch
+        except ImportError:
+            raise MissingDependencyError("torch", "losses") from None
+        names = ("positions", *self._inputs)
+        tensors = {name: torch.tensor(_at_sampled(self, name), device=device) for name in names}
+        moved = object.__new__(ValidatedBatch)
+        for name in self.__slots__:
+            object.__setattr__(moved, name, getattr(self, name))
+        object.__setattr__(moved, "_tensors", MappingProxyType(tensors))
+        return moved
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a ValidatedBatch cannot be changed: {name}")
 
@@ -157,3 +193,21 @@ class ValidatedBatch:
             f"<ValidatedBatch of {len(self)} datum{'s' * (len(self) != 1)}, {len(self._tokens)} positions, "
             f"{self._contract.loss.name}, session {self._session!r}>"
         )
+
+
+def _at_sampled(batch: ValidatedBatch, name: str) -> Array:
+    return np.flatnonzero(batch.sampled) if name == "positions" else batch.inputs[name][batch.sampled]
+
+
+def sampled_tensor(batch: ValidatedBatch, name: str, device: torch.device) -> torch.Tensor:
+    """A loss input at the sampled positions, or these ``positions`` (int64), for a loss to read.
+
+    It is the batch's own tensor where ``to`` put one on the device, so a loss must neither write to it nor
+    return it.
+    """
+    import torch
+
+    held = batch._tensors.get(name)
+    if held is not None and held.device == device:
+        return held
+    return torch.tensor(_at_sampled(batch, name), device=device)

@@ -163,13 +163,11 @@ class Contract:
         return Severity.WARNING if severity == Severity.ERROR and rule.since > self.ruleset else severity
 
     def weakened(self) -> tuple[str, ...]:
-        """What admits more than the loss's default contract: softened error rules, loosened parameters."""
-        softened = [
-            code
-            for code, rule in registry().items()
-            if rule.severity_for(self.loss) == Severity.ERROR and self.severity_of(rule) != Severity.ERROR
-        ]
-        return (*softened, *self.parameters.loosened())
+        """What admits more than the loss's default contract: error rules softened or loosened."""
+        errors = [c for c, rule in registry().items() if rule.severity_for(self.loss) == Severity.ERROR]
+        softened = [code for code in errors if self.severity_of(registry()[code]) != Severity.ERROR]
+        loosened = self.parameters.loosened()
+        return (*softened, *(name for name, codes in loosened.items() if set(codes) & set(errors)))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form that reports carry."""

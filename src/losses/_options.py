@@ -1,0 +1,38 @@
+"""Options that numbers stand for."""
+
+from __future__ import annotations
+
+import math
+
+from losses.errors import LossError
+
+
+def is_finite(value: object) -> bool:
+    """An int or a float, finite, and no bool: True would pass for 1.0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond any float
+        return False
+
+
+def is_count(value: object) -> bool:
+    """An int of 1 or more, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def log_of_cap(ratio_cap: float | None) -> float:
+    """Upper bound of log r that a cap on r stands for; infinity for None.
+
+    Raises:
+        LossError: the cap is no finite number of 1 or more; a lower one would cut tokens on policy.
+    """
+    if ratio_cap is None:
+        return math.inf
+    if not is_finite(ratio_cap) or ratio_cap < 1:
+        raise LossError(
+            f"ratio_cap is {ratio_cap!r}, expected a finite ratio >= 1, or None; "
+            "an epsilon of 0.28 is a cap of 1.28"
+        )
+    return math.log(ratio_cap)

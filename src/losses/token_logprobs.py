@@ -1,0 +1,165 @@
+"""Logprobs of target tokens: from logits, or from hidden states without ever holding all logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from losses._options import is_count, is_finite
+from losses.errors import LossError
+
+__all__ = ["token_logprobs", "token_logprobs_from_logits"]
+
+
+def token_logprobs(
+    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int = 512
+) -> Tensor:
+    """The log softmax(hidden @ weight.T / temperature) at the targets, by chunks of rows.
+
+    The logits of one chunk are in memory at a time; the backward pass computes them again. Differentiable,
+    once, with respect to ``hidden`` and ``weight``.
+
+    Args:
+        hidden: (..., D), the input of the output layer, any float dtype.
+        weight: (V, D), the weight of the output layer, any float dtype.
+        targets: (...), int64 ids below V.
+        temperature: what the logits are divided by, finite and > 0.
+        chunk: rows whose logits are computed at a time, chunk * V floats.
+
+    Returns:
+        (...), float32, float64 if either input is. Everything in between has that dtype too, under
+        autocast as well.
+
+    Raises:
+        LossError: shapes or dtypes do not fit, a target is out of range (not looked for while torch.compile
+            traces), or an option cannot be used.
+    """
+    if weight.ndim != 2 or hidden.ndim < 1 or hidden.shape[-1] != weight.shape[1]:
+        raise LossError(
+            f"hidden has shape {tuple(hidden.shape)} and weight {tuple(weight.shape)}, "
+            "expected (..., D) and (V, D)"
+        )
+    _check_targets(targets, tuple(hidden.shape[:-1]), weight.shape[0], "hidden")
+    _check_floats(hidden=hidden, weight=weight)
+    _check_temperature(temperature)
+    if not is_count(chunk):
+        raise LossError(f"chunk is {chunk!r}, expected a number of rows, 1 or more")
+    rows = hidden.reshape(-1, hidden.shape[-1])
+    logprobs: Tensor = _FusedHead.apply(  # type: ignore[no-untyped-call]  # torch's own
+        rows, weight, targets.reshape(-1), (float(temperature), chunk)
+    )
+    return logprobs.reshape(targets.shape)
+
+
+def token_logprobs_from_logits(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> Tensor:
+    """The log softmax(logits / temperature) at the targets.
+
+    Args:
+        logits: (..., V), any float dtype.
+        targets: (...), int64 ids below V.
+        temperature: what the logits are divided by, finite and > 0.
+
+    Returns:
+        (...), float32, float64 if the logits are.
+
+    Raises:
+        LossError: as for ``token_logprobs``.
+    """
+    if logits.ndim < 1:
+        raise LossError(f"logits have shape {tuple(logits.shape)}, expected (..., V)")
+    _check_targets(targets, tuple(logits.shape[:-1]), logits.shape[-1], "logits")
+    _check_floats(logits=logits)
+    _check_temperature(temperature)
+    scaled = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    return scaled.gather(-1, targets[..., None])[..., 0] - scaled.logsumexp(-1)
+
+
+class _FusedHead(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, options: tuple[float, int]
+    ) -> Tensor:
+        temperature, chunk = options
+        dtype = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+        normaliser = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
+        logprobs = torch.empty_like(normaliser)
+        head = weight.to(dtype)
+        buffer = _buffer(head, hidden, chunk)
+        with torch.autocast(hidden.device.type, enabled=False):
+            for start in range(0, len(hidden), chunk):
+                rows = slice(start, start + chunk)
+                logits = _logits(hidden[rows].to(dtype), head, temperature, buffer)
+                target = logits.gather(1, targets[rows, None])[:, 0]
+                largest = logits.amax(1)
+                normaliser[rows] = logits.sub_(largest[:, None]).exp_().sum(1).log_().add_(largest)
+                logprobs[rows] = target - normaliser[rows]
+        ctx.save_for_backward(hidden, weight, targets, normaliser)
+        ctx.options = options
+        return logprobs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        hidden, weight, targets, normaliser = ctx.saved_tensors
+        temperature, chunk = ctx.options
+        dtype = normaliser.dtype
+        head = weight.to(dtype)
+        buffer = _buffer(head, hidden, chunk)
+        of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        of_weight = torch.zeros_like(head) if ctx.needs_input_grad[1] else None
+        # d logprob / d logits = onehot(target) - softmax. The sign, the temperature and what comes from above
+        # are a factor for each row, which the narrow matrices take.
+        factor = -above.to(dtype)[:, None] / temperature
+        with torch.autocast(hidden.device.type, enabled=False):
+            for start in range(0, len(hidden), chunk):
+                rows, index = slice(start, start + chunk), targets[start : start + chunk, None]
+                part = hidden[rows].to(dtype)
+                slope = _logits(part, head, temperature, buffer).sub_(normaliser[rows, None]).exp_()
+                slope.scatter_(1, index, slope.gather(1, index) - 1)
+                if of_hidden is not None:
+                    of_hidden[rows] = (slope @ head).mul_(factor[rows])
+                if of_weight is not None:
+                    of_weight.addmm_(slope.T, part * factor[rows])
+        return of_hidden, None if of_weight is None else of_weight.to(weight.dtype), None, None
+
+
+def _buffer(head: Tensor, hidden: Tensor, chunk: int) -> Tensor:
+    # One for all chunks: fresh memory of this size is mapped and cleared anew each time.
+    return head.new_empty(min(chunk, len(hidden)), len(head))
+
+
+def _logits(hidden: Tensor, head: Tensor, temperature: float, buffer: Tensor) -> Tensor:
+    logits = torch.mm(hidden, head.T, out=buffer[: len(hidden)])
+    return logits if temperature == 1 else logits.div_(temperature)
+
+
+def _check_targets(targets: Tensor, shape: tuple[int, ...], vocabulary: int, of: str) -> None:
+    if tuple(targets.shape) != shape:
+        raise LossError(
+            f"targets have shape {tuple(targets.shape)}, expected {shape}, one for each row of {of}"
+        )
+    if targets.dtype != torch.int64:
+        raise LossError(f"targets have dtype {targets.dtype}, expected torch.int64")
+    if torch.compiler.is_compiling() or not targets.numel():
+        return
+    outside = (targets < 0) | (targets >= vocabulary)
+    if outside.any():
+        at = outside.nonzero()[0].tolist()
+        raise LossError(
+            f"targets{at}: {int(targets[tuple(at)])}, expected an id >= 0 and below {vocabulary}, "
+            "the size of the vocabulary"
+        )
+
+
+def _check_floats(**tensors: Tensor) -> None:
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise LossError(f"{name} has dtype {tensor.dtype}, expected floats")
+
+
+def _check_temperature(temperature: float) -> None:
+    if not is_finite(temperature) or temperature <= 0:
+        raise LossError(f"temperature is {temperature!r}, expected a finite number > 0")
