@@ -1,0 +1,168 @@
+"""Tables and plots of the runs that are there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any, Final
+
+from examples.comparison.arms import ARMS
+from examples.comparison.measures import Record, cell, paired
+
+PAGES: Final = Path(__file__).parents[2] / "docs" / "comparison"
+KL: Final = (0.0, 0.01, 0.05)
+LAGS: Final = (0, 8, 32)
+HEADLINE_RATE: Final = 2e-3
+
+Cells = Mapping[tuple[Any, ...], list[Record]]
+
+
+def report(records: Sequence[Record]) -> None:
+    """Write tables.md and the plots to docs/comparison, and print the tables."""
+    full = [record for record in records if record["learning_rate"] == HEADLINE_RATE]
+    gentle = [record for record in records if record["learning_rate"] != HEADLINE_RATE]
+    plain = _cells((r for r in full if r["mismatch"] == "none"), "arm", "kl_coeff", "lag")
+    mismatched = _cells((r for r in full if r["mismatch"] != "none"), "mismatch", "silent", "arm", "kl_coeff")
+    pages = [*_grid("Headline grid", plain), *_effects(plain), *_mismatches(mismatched, plain)]
+    pages += _grid("Gentle grid", _cells(gentle, "arm", "kl_coeff", "lag"))
+    PAGES.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(pages) + "\n"
+    (PAGES / "tables.md").write_text(text, encoding="utf-8")
+    print(text)
+    plot_accuracy(plain)
+    plot_k3(plain)
+
+
+def _cells(records: Iterable[Record], *names: str) -> Cells:
+    cells: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+    for record in records:
+        cells[tuple(record[name] for name in names)].append(record)
+    return cells
+
+
+def _grid(title: str, cells: Cells) -> list[str]:
+    lines = [f"## {title}", ""]
+    lines += [
+        "| lag | KL | arm | runs | final accuracy | range | collapsed | 95 % | k3 peak/median | least ESS |"
+    ]
+    lines += ["|---:|---:|---|---:|---:|---|---:|---|---:|---:|"]
+    for lag in LAGS:
+        for kl_coeff in KL:
+            for arm in ARMS:
+                records = cells.get((arm, kl_coeff, lag))
+                if records:
+                    lines.append(f"| {lag} | {kl_coeff} | {arm} | {_figures(records)} |")
+    return [*lines, ""]
+
+
+def _figures(records: Sequence[Record]) -> str:
+    found = cell(records)
+    low, high = found["interval"]
+    return " | ".join(
+        [
+            str(found["runs"]),
+            f"{found['final']:.2f}",
+            f"{found['lowest']:.2f}-{found['highest']:.2f}",
+            f"{found['collapsed']}/{found['runs']}",
+            f"{low:.2f}-{high:.2f}",
+            f"{found['k3_peak_over_median']:.3g}",
+            f"{found['ess_min']:.3f}",
+        ]
+    )
+
+
+def _effects(cells: Cells) -> list[str]:
+    """Paired differences: cap 4 against each other arm, and each coefficient against none."""
+    lines = ["## Paired differences of final accuracy", ""]
+    lines += ["| lag | KL | compared | seeds | mean | range |", "|---:|---:|---|---:|---:|---|"]
+    for lag in LAGS:
+        for kl_coeff in KL:
+            ours = cells.get(("token_is cap 4", kl_coeff, lag), [])
+            for arm in (arm for arm in ARMS if arm != "token_is cap 4"):
+                theirs = cells.get((arm, kl_coeff, lag), [])
+                lines += _difference(lag, kl_coeff, f"cap 4 - {arm}", paired(ours, theirs))
+        for arm in ARMS:
+            none = cells.get((arm, 0.0, lag), [])
+            for kl_coeff in KL[1:]:
+                some = cells.get((arm, kl_coeff, lag), [])
+                lines += _difference(lag, kl_coeff, f"{arm}: KL {kl_coeff} - KL 0", paired(some, none))
+    return [*lines, ""]
+
+
+def _difference(lag: int, kl_coeff: float, what: str, differences: Sequence[float]) -> list[str]:
+    if not differences:
+        return []
+    span = f"{min(differences):+.2f} to {max(differences):+.2f}"
+    return [f"| {lag} | {kl_coeff} | {what} | {len(differences)} | {mean(differences):+.2f} | {span} |"]
+
+
+def _mismatches(cells: Cells, plain: Cells) -> list[str]:
+    lines = ["## Mismatch grid, lag 8", ""]
+    lines += [
+        "| mismatch | recorded | arm | KL | runs | final accuracy | against none | collapsed | k3, median |"
+    ]
+    lines += ["|---|---|---|---:|---:|---:|---:|---:|---:|"]
+    for (mismatch, silent, arm, kl_coeff), records in sorted(cells.items()):
+        found = cell(records)
+        differences = paired(records, plain.get((arm, kl_coeff, 8), []))
+        against = f"{mean(differences):+.2f}" if differences else ""
+        k3 = median(value for record in records for value in record["metrics"]["k3:mean"])
+        recorded = "silently" if silent else "honestly"
+        figures = f"{found['runs']} | {found['final']:.2f} | {against} | {found['collapsed']}/{found['runs']}"
+        lines.append(f"| {mismatch} | {recorded} | {arm} | {kl_coeff} | {figures} | {k3:.2g} |")
+    return [*lines, ""]
+
+
+def plot_accuracy(cells: Cells) -> None:
+    """Accuracy over steps: a panel for each lag and coefficient, a line for each arm."""
+    _panels(cells, "accuracies", "accuracy", "accuracy.svg")
+
+
+def plot_k3(cells: Cells) -> None:
+    """k3 over steps, on a logarithmic scale."""
+    _panels(cells, "k3:mean", "k3", "k3.svg", logarithmic=True)
+
+
+def _panels(cells: Cells, name: str, label: str, file: str, *, logarithmic: bool = False) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "comparison"  # the same runs give the same file
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(len(LAGS), len(KL), figsize=(12, 9), sharex=True, sharey=True)
+    for row, lag in zip(axes, LAGS, strict=True):
+        for axis, kl_coeff in zip(row, KL, strict=True):
+            for arm in ARMS:
+                _curve(axis, arm, _series(cells.get((arm, kl_coeff, lag), []), name))
+            axis.set_title(f"lag {lag}, KL {kl_coeff}", fontsize=9)
+            if logarithmic:
+                axis.set_yscale("log")
+    axes[0][0].legend(fontsize=7)
+    figure.supxlabel("step")
+    figure.supylabel(label)
+    figure.tight_layout()
+    figure.savefig(PAGES / file, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _series(records: Sequence[Record], name: str) -> list[list[float]]:
+    return [record[name] if name in record else record["metrics"][name] for record in records]
+
+
+def _curve(axis: Any, arm: str, series: Sequence[Sequence[float]]) -> None:
+    if not series:
+        return
+    length = min(map(len, series))
+    steps = [10 * i for i in range(length)]
+    at = [[values[i] for values in series] for i in range(length)]
+    (line,) = axis.plot(steps, [mean(values) for values in at], label=arm, linewidth=1)
+    axis.fill_between(
+        steps,
+        [min(values) for values in at],
+        [max(values) for values in at],
+        color=line.get_color(),
+        alpha=0.1,
+    )
