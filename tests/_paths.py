@@ -40,7 +40,7 @@ def _written(suffix: str) -> Callable[[Dataset, Path], Any]:
     return write
 
 
-LABELS = ("datum_id", "group_id", "metadata", "note")
+LABELS = ("datum_id", "group_id", "metadata", "provenance", "note")
 #: Name of a path -> datums and a folder -> what ``check`` is given. A path may raise SchemaError for
 #: datums that it cannot hold.
 PATHS: dict[str, Callable[[Dataset, Path], Any]] = {

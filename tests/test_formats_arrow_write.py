@@ -15,7 +15,7 @@ import pytest
 from _columns import assert_same_columns
 
 from provenance.columns import Columns
-from provenance.errors import ReadError, SchemaError
+from provenance.errors import SchemaError, WriteError
 from provenance.formats import arrow, objects
 from provenance.formats.arrow_write import BATCH_ROWS
 
@@ -232,12 +232,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": (datum(loss_fn_input={}), "unknown field 'loss_fn_input'"),
     "metadata": (datum(metadata={"a": {1, 2}.__iter__()}), "metadata: cannot be written as JSON"),
 }
-LATER: dict[str, tuple[dict[str, Any], str]] = {
-    "two-chunks": (chunks(TEXT, TEXT), "model_input: not one text chunk"),
-    "image": (chunks(IMAGE), "model_input: not one text chunk"),
-    "token": (chunks({"type": "encoded_text", "tokens": [2**31]}), "model_input: a token id beyond int32"),
-    "new-input": (datum(loss_fn_inputs__weights=tensor([1.0])), "loss_fn_inputs.weights: a new loss input"),
-    "new-label": (datum(datum_id="x"), "datum_id: a new field"),
+LATER: dict[str, dict[str, Any]] = {
+    "two-chunks": chunks(TEXT, TEXT),
+    "image": chunks(IMAGE),
+    "token": chunks({"type": "encoded_text", "tokens": [2**31]}),
+    "new-input": datum(loss_fn_inputs__weights=tensor([1.0])),
+    "new-label": datum(datum_id="x"),
+}
+UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
     "integer": (
         datum(loss_fn_inputs__logprobs=tensor([0], "int64")),
         "loss_fn_inputs.logprobs: int64 in a column of float32",
@@ -262,23 +264,42 @@ def test_refusals_name_row_and_field(name: str, suffix: str, tmp_path: Path) -> 
     assert str(caught.value).startswith(f"row 2: {message}")
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
 @pytest.mark.parametrize("name", LATER)
-def test_later_datums_must_fit_the_columns(name: str, tmp_path: Path) -> None:
-    bad, message = LATER[name]
+def test_columns_grow_with_what_later_datums_need(name: str, suffix: str, tmp_path: Path) -> None:
+    rows = [*[datum()] * BATCH_ROWS, datum(), LATER[name], *[datum(group_id=1)] * BATCH_ROWS]
+    arrow.write_datums(rows, str(tmp_path / f"data{suffix}"))
+    read = list(arrow.read_datums(str(tmp_path / f"data{suffix}")))
+    assert sum(map(len, read)) == len(rows)
+    start = 0
+    for batch in read:
+        assert_same_columns(batch, objects.columns_of(rows[start : start + len(batch)]))
+        start += len(batch)
+    assert [path.name for path in tmp_path.iterdir()] == [f"data{suffix}"]
+
+
+@pytest.mark.parametrize("before", [1, BATCH_ROWS + 1])
+@pytest.mark.parametrize("name", UNLIKE)
+def test_datums_that_no_column_holds_together(name: str, before: int, tmp_path: Path) -> None:
+    bad, message = UNLIKE[name]
     with pytest.raises(SchemaError) as caught:
-        arrow.write_datums([*[datum()] * BATCH_ROWS, datum(), bad], str(tmp_path / "data.parquet"))
-    assert str(caught.value).startswith(f"row {BATCH_ROWS + 1}: {message}")
-    if name in ("two-chunks", "image", "token", "new-input", "new-label"):
-        arrow.write_datums([datum(), bad], str(tmp_path / "data.parquet"))
-        assert_same_columns(read(tmp_path / "data.parquet"), objects.columns_of([datum(), bad]))
+        arrow.write_datums([*[datum()] * before, bad], str(tmp_path / "data.parquet"))
+    assert str(caught.value).startswith(f"row {before}: {message}")
 
 
-def test_widths_that_vary(tmp_path: Path) -> None:
-    rows = [datum(loss_fn_inputs__weights=tensor([0.0] * k, shape=[1, k])) for k in (2, 3)]
-    with pytest.raises(
-        SchemaError, match=r"row 1: loss_fn_inputs\.weights: \(N, 3\) in a column of \(N, 2\)"
-    ):
-        arrow.write_datums(rows, str(tmp_path / "data.parquet"))
+@pytest.mark.parametrize("before", [1, BATCH_ROWS + 1])
+def test_widths_that_vary(before: int, tmp_path: Path) -> None:
+    def weights(n: int, k: int) -> dict[str, Any]:
+        return datum(loss_fn_inputs__weights=tensor([0.5] * (n * k), shape=[n, k]))
+
+    rows = [*[weights(1, 2)] * before, weights(3, 3), datum()]
+    arrow.write_datums(rows, str(tmp_path / "data.parquet"))
+    assert_same_columns(read(tmp_path / "data.parquet"), objects.columns_of(rows))
+    for last in (weights(0, 3), weights(0, 2)):
+        with pytest.raises(SchemaError, match=rf"row {before + 2}: .*\(N, \d\) in a column of another width"):
+            arrow.write_datums([*rows, last], str(tmp_path / "data.parquet"))
+    with pytest.raises(SchemaError, match=r"row 1: .*\(N, 3\) in a column of another width"):
+        arrow.write_datums([weights(0, 2), weights(3, 3)], str(tmp_path / "data.parquet"))
 
 
 def test_names_of_files(tmp_path: Path) -> None:
@@ -286,7 +307,7 @@ def test_names_of_files(tmp_path: Path) -> None:
         arrow.write_datums([datum()], str(tmp_path / "x.parquet"), name="data.csv")
     arrow.write_datums([datum()], str(tmp_path / "x.tmp"), name="data.PARQUET")
     assert (tmp_path / "x.tmp").read_bytes()[:4] == b"PAR1"
-    with pytest.raises(ReadError, match=r"data\.parquet: no such file or directory"):
+    with pytest.raises(WriteError, match=r"data\.parquet: no such file or directory"):
         arrow.write_datums([datum()], str(tmp_path / "no" / "x.tmp"), name="data.parquet")
 
 

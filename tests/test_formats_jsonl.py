@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provenance import models
-from provenance.errors import ReadError
+from provenance.errors import ReadError, WriteError
 from provenance.formats import (
     columns_of,
     jsonl,
@@ -741,9 +741,9 @@ def test_a_failed_write_leaves_nothing_behind_and_the_old_file(tmp_path, name):
 
 
 def test_a_file_in_no_folder_cannot_be_written(tmp_path):
-    with pytest.raises(ReadError, match="no such file or directory"):
+    with pytest.raises(WriteError, match="no such file or directory"):
         write_datums([DATUM], tmp_path / "no" / "out.jsonl")
-    with pytest.raises(ReadError, match="unknown suffix"):
+    with pytest.raises(WriteError, match="unknown suffix"):
         write_datums([DATUM], tmp_path / "out.csv")
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "ReadError",
     "SchemaError",
     "ValidationError",
+    "WriteError",
 ]
 
 
@@ -42,8 +43,8 @@ class LedgerError(ProvenanceError):
     """A ledger refused a record or cannot answer."""
 
 
-class ReadError(ProvenanceError):
-    """Input that cannot be read; `file` names it and `reason` says why."""
+class _FileError(ProvenanceError):
+    """Something is wrong with one file; `file` names it and `reason` says what."""
 
     def __init__(self, file: object, reason: str) -> None:
         """Name the file (a path or a stream's name) and the reason."""
@@ -54,6 +55,14 @@ class ReadError(ProvenanceError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from the two arguments: worker processes hand errors back pickled."""
         return type(self), (self.file, self.reason)
+
+
+class ReadError(_FileError):
+    """Input that cannot be read; `file` names it and `reason` says why."""
+
+
+class WriteError(_FileError):
+    """Output that cannot be written; `file` names it and `reason` says why."""
 
 
 class MissingDependencyError(ProvenanceError, ImportError):

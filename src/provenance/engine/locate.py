@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,15 @@ from provenance.rules import Batch
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
 
 
-def violations(finding: Finding, severity: Severity, limit: int | None = None) -> Iterator[Violation]:
-    """The violations of a finding in order, at most ``limit``."""
+def violations(
+    finding: Finding, severity: Severity, limit: int | None = None, *, runs: Sequence[int] | None = None
+) -> Iterator[Violation]:
+    """The violations of a finding in order: at most ``limit``, or those of the runs with these numbers."""
     starts = finding.first_of_runs()
     ends = np.append(starts[1:], len(finding.failing))[: len(starts)]
     rows = finding.rows()
-    for start, end in zip(starts[:limit].tolist(), ends[:limit].tolist(), strict=True):
+    chosen = slice(limit) if runs is None else np.array(runs, np.int64)
+    for start, end in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True):
         row = int(rows[start]) if len(rows) else -1
         yield _violation(finding, int(finding.failing[start]), end - start, row, severity)
 

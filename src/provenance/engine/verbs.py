@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,8 @@ from provenance.batch import ValidatedBatch
 from provenance.contract import Contract
 from provenance.engine.pack import pack
 from provenance.engine.run import DEFAULT_MAX_LINE, Progress, Run
+from provenance.engine.split import Split
+from provenance.engine.step import Step
 from provenance.errors import ContractError, ValidationError
 from provenance.report import Report, Violation
 from provenance.rules import Batch, registry
@@ -26,6 +29,8 @@ def check(
     max_examples: int = 20,
     allow_empty: bool = False,
     max_line: int = DEFAULT_MAX_LINE,
+    write_good: str | os.PathLike[str] | None = None,
+    write_bad: str | os.PathLike[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Check a dataset and report what was found.
@@ -34,18 +39,25 @@ def check(
         data: paths (patterns are expanded, "-" is stdin), datums (models or JSON-shaped mappings), Arrow
             record batches or tables.
         contract: a Contract, or the name of a loss.
-        ledger: what was sampled: a Ledger, paths of sequence files, or sequences. Without one, rules that
-            need it are not checked, and the report says so.
+        ledger: what was sampled: a Ledger, the path or address of a database, paths of sequence files, or
+            sequences. Without one, rules that need it are not checked, and the report says so.
         session: the training session; without it SES001 is not checked.
         now: the time at which sequences must not have expired, aware or RFC 3339; default is the clock's.
         loss_config: options of the loss.
         max_examples: violations of each rule that the report holds; counts are exact whatever it is.
         allow_empty: an empty dataset is fine.
         max_line: longest line of a JSONL file, in bytes.
+        write_good: file that gets the datums without an error, byte for byte; a warning is no error. ``data``
+            must be files, all lines of JSON or all Arrow, and this one is of the same family.
+        write_bad: file that gets the datums with an error, each with a field (in Arrow files a column)
+            ``provenance``: ``codes`` of the errors, ``file``, ``row``, ``line``, the first ``violations``.
+            Readers pass over that field, so that a repaired file can be checked as it is. Both files appear
+            when both are complete, also where they are empty.
         on_progress: called after each batch.
 
     Raises:
-        ReadError: a file cannot be read.
+        ReadError: a file cannot be read, or cannot be sorted.
+        WriteError: ``write_good`` or ``write_bad`` cannot be written.
         ContractError: the contract or the time cannot be used.
         SchemaError: ``data`` or ``ledger`` is nothing that can be checked.
     """
@@ -61,7 +73,8 @@ def check(
     )
     kept: list[Violation] = []
     room: dict[str, int] = {}
-    for step in run.steps(data):
+    steps = _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line)
+    for step in steps:
         for code in step.codes():
             if room.setdefault(code, max_examples) > 0:
                 examples = step.violations(code, run.severity(code), room[code])
@@ -81,9 +94,14 @@ def iter_violations(
     loss_config: Mapping[str, Any] | None = None,
     allow_empty: bool = False,
     max_line: int = DEFAULT_MAX_LINE,
+    write_good: str | os.PathLike[str] | None = None,
+    write_bad: str | os.PathLike[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Iterator[Violation]:
-    """Every violation of a dataset, found as it is read; arguments and errors as for ``check``."""
+    """Every violation of a dataset, found as it is read; arguments and errors as for ``check``.
+
+    ``write_good`` and ``write_bad`` appear when the last violation was taken.
+    """
     run = Run(
         contract,
         ledger=ledger,
@@ -94,10 +112,32 @@ def iter_violations(
         max_line=max_line,
         on_progress=on_progress,
     )
-    for step in run.steps(data):
+    steps = _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line)
+    for step in steps:
         found = [v for code in step.codes() for v in step.violations(code, run.severity(code), None)]
         yield from sorted(found, key=lambda v: -1 if v.location.row is None else v.location.row)
         del step  # its batch, before the next one is read
+
+
+def _steps(
+    run: Run,
+    data: Any,
+    *,
+    ledger: Any,
+    good: str | os.PathLike[str] | None,
+    bad: str | os.PathLike[str] | None,
+    max_line: int,
+) -> Iterator[Step]:
+    """The steps of a run, after which the files that it has read are sorted where that is asked for."""
+    if good is None and bad is None:
+        yield from run.steps(data)
+        return
+    split = Split(data, good, bad, ledger)
+    for step in run.steps(split.paths):
+        split.add(step, run.severity)
+        yield step
+        del step  # its batch, before the next one is read
+    split.write(max_line)
 
 
 def validate(

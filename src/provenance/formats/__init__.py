@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 from provenance.columns import Columns, Fault
-from provenance.errors import ReadError
+from provenance.errors import WriteError
 from provenance.formats import jsonl
-from provenance.formats._io import GZIP, MAX_LINE, STDIN, ZSTD, OnBytes, replacing
+from provenance.formats._convert import convert
+from provenance.formats._io import MAX_LINE, OnBytes, replacing
+from provenance.formats._split import FileNotes, Note, split
+from provenance.formats._suffix import SUFFIXES, is_arrow
 from provenance.formats.objects import columns_of, table_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
@@ -23,41 +25,18 @@ from provenance.sequences import SequenceTable
 __all__ = [
     "MAX_LINE",
     "SUFFIXES",
+    "FileNotes",
+    "Note",
     "columns_of",
+    "convert",
     "is_arrow",
     "read_datums",
     "read_sequences",
+    "split",
     "table_of",
     "write_datums",
     "write_sequences",
 ]
-
-_LINES: Final = (".jsonl", ".ndjson", ".json")
-_ARROW: Final = (".parquet", ".arrow", ".feather", ".ipc", ".arrows")
-#: What a file's name may end in.
-SUFFIXES: Final = (*_LINES, *(line + end for line in _LINES for end in (*GZIP, *ZSTD)), *_ARROW)
-
-
-def is_arrow(path: str | os.PathLike[str]) -> bool:
-    """Tell whether the file is Parquet or Arrow IPC by its name, and not lines of JSON.
-
-    Raises:
-        ReadError: for a suffix that is neither.
-    """
-    name = os.fspath(path)
-    if name == STDIN:
-        return False
-    if os.path.isdir(name):  # noqa: PTH112 - says no of what is no path, where Path raises
-        raise ReadError(name, "a directory, expected a file or a pattern such as 'DIR/*.jsonl'")
-    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
-    if suffixes and suffixes[-1] in _ARROW:
-        return True
-    if suffixes and suffixes[-1] in (*GZIP, *ZSTD):
-        suffixes.pop()
-    if suffixes and suffixes[-1] in _LINES:
-        return False
-    known = f"{', '.join(_LINES)} (also with {', '.join((*GZIP, *ZSTD))}), {', '.join(_ARROW)}"
-    raise ReadError(name, f"unknown suffix, expected one of {known}")
 
 
 def read_datums(
@@ -114,11 +93,11 @@ def write_datums(datums: Iterable[Datum | Mapping[str, Any]], path: str | os.Pat
     """Write datums to a file, which takes its name when it is complete; on failure nothing is left of it.
 
     Raises:
-        ReadError: for an unknown suffix, or a place that cannot be written.
+        WriteError: for an unknown suffix, or a place that cannot be written.
         SchemaError: for a datum that the format cannot hold.
     """
     name = os.fspath(path)
-    arrow_file = is_arrow(name)
+    arrow_file = is_arrow(name, WriteError)
     with replacing(name) as temporary:
         if arrow_file:
             from provenance.formats import arrow
@@ -133,7 +112,7 @@ def write_sequences(
 ) -> None:
     """Write sampled sequences to a file, as `write_datums` does."""
     name = os.fspath(path)
-    arrow_file = is_arrow(name)
+    arrow_file = is_arrow(name, WriteError)
     with replacing(name) as temporary:
         if arrow_file:
             from provenance.formats import arrow

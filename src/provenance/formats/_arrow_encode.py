@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from provenance.columns import DMEL, INT64, TARGETS, TEXT, UNKNOWN_LENGTH, Array, Mask
-from provenance.errors import SchemaError
-from provenance.formats._arrow_schema import IGNORED, INPUT_SPANS, TARGET_SPANS
+from provenance.formats._arrow_schema import INPUT_SPANS, TARGET_SPANS
 from provenance.formats._builder import Row, RowSpan, RowTensor
-from provenance.formats._datums import SPAN_KINDS, bytes_of, row_of
-from provenance.formats._numbers import Numbers, as_int64, numbers_of
-from provenance.formats._problem import RecordError, object_of, shown
+from provenance.formats._datums import LABELS, SPAN_KINDS, bytes_of, row_of
+from provenance.formats._json import dumps
+from provenance.formats._numbers import INT64_MAX, INT64_MIN, Numbers, as_int64, numbers_of
+from provenance.formats._plain import plain_dict
+from provenance.formats._problem import RecordError, RowError, object_of, shown, text_of
 
 #: Values of a sparse tensor that are still stored densely.
 _MOST_DENSE: Final = 2**20
@@ -65,7 +65,8 @@ class Encoded:
     chunks: list[Chunk]
     inputs: dict[str, Values]
     spans: dict[str, list[Span | None] | None]
-    labels: dict[str, str]
+    labels: dict[str, str | int]
+    """The fields of `LABELS` that the datum has; metadata and what a check wrote as JSON text."""
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,20 +80,15 @@ class Encoded:
         return len(self.chunks) == 1 and self.chunks[0].kind == TEXT
 
 
-def refuse(number: int, path: str, reason: str, code: str | None = None) -> SchemaError:
-    """Return the refusal of a row."""
-    return SchemaError(f"row {number}: {path}: {reason}" if path else f"row {number}: {reason}", code=code)
-
-
 def encoded(datum: Mapping[str, Any], number: int) -> Encoded:
     """Return row ``number`` in the shape of Arrow files.
 
     Raises:
-        SchemaError: The datum is malformed, or says what an Arrow file cannot.
+        RowError: The datum is malformed, or says what an Arrow file cannot.
     """
-    row = row_of(datum)
+    row = (plain_dict(datum) if type(datum) is dict else None) or row_of(datum)
     if not isinstance(row, Row):
-        raise refuse(number, row[0].field, row[0].message, row[0].code)
+        raise RowError(number, row[0].field, row[0].message, row[0].code)
     fields = object_of(datum, "")
     try:
         tokens = np.frombuffer(row.tokens, np.int64)
@@ -116,21 +112,31 @@ def encoded(datum: Mapping[str, Any], number: int) -> Encoded:
             labels=_labels(fields),
         )
     except RecordError as error:
-        raise refuse(number, error.field, error.message) from None
+        raise RowError(number, error.field, error.message) from None
 
 
-def _labels(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The caller's own fields as text; metadata as JSON."""
-    labels = {}
-    for name in IGNORED:
+def _labels(fields: Mapping[str, Any]) -> dict[str, str | int]:
+    labels: dict[str, str | int] = {}
+    for name in LABELS:
         value = fields.get(name)
         if value is None:
             continue
-        try:
-            labels[name] = msgspec.json.encode(value).decode() if name == "metadata" else str(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise RecordError(name, f"cannot be written as JSON, {error}") from None
+        if name not in ("datum_id", "group_id"):
+            labels[name] = _json_text(name, value)
+        elif isinstance(value, str):
+            labels[name] = text_of(value, name)
+        elif INT64_MIN <= value <= INT64_MAX:
+            labels[name] = int(value)
+        else:
+            raise RecordError(name, f"{shown(value)} is beyond int64")
     return labels
+
+
+def _json_text(name: str, value: object) -> str:
+    try:
+        return dumps(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RecordError(name, f"cannot be written as JSON, {error}") from None
 
 
 # Chunks

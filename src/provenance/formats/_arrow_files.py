@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from provenance.errors import ReadError
+from provenance.errors import ReadError, WriteError
 from provenance.formats._arrow_arrays import joined, lists_of
 
 #: Rows a batch has at most: datums of a few tokens still cost memory of their own.
@@ -20,6 +20,10 @@ _MOST_ROWS: Final = 4096
 # Pages of a column chunk are read in pieces of this size, so a row group of any size takes little memory.
 _BUFFER_BYTES: Final = 2**20
 _SHOWN: Final = 200
+# Who wants all columns gets batches of so many words, of so many bytes.
+_WORDS: Final = 2**21
+_WORD: Final = 8
+_BROKEN: Final = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 @contextmanager
@@ -27,8 +31,17 @@ def readable_input(name: object) -> Iterator[None]:
     """Turn whatever pyarrow raises about a file into a `ReadError` of one line."""
     try:
         yield
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except _BROKEN as error:
         raise ReadError(name, _reason(error)) from error
+
+
+@contextmanager
+def writable_output(name: object) -> Iterator[None]:
+    """Turn whatever pyarrow raises about a file that it writes into a `WriteError` of one line."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise WriteError(name, _reason(error)) from error
 
 
 def _reason(error: BaseException) -> str:
@@ -85,8 +98,18 @@ class ArrowFile:
     ) -> None:
         self._stack.close()
 
-    def batches(self, names: Sequence[str], counted: Sequence[str], batch_positions: int) -> Iterator[Any]:
-        """Yield the named columns in batches of about so many elements in the counted columns."""
+    def all_columns(self) -> Iterator[Any]:
+        """Yield all columns in batches of about 16 MiB."""
+        return self.batches(None, None, _WORDS)
+
+    def batches(
+        self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
+    ) -> Iterator[Any]:
+        """Yield the named columns, or all, in batches of a size.
+
+        That is about so many elements in the counted columns, or where ``counted`` is None in words of eight
+        bytes.
+        """
         if self._parquet is not None:
             yield from self._parquet_batches(names, counted, batch_positions)
         else:
@@ -103,8 +126,9 @@ class ArrowFile:
             self._reported = done
 
     def _parquet_batches(
-        self, names: Sequence[str], counted: Sequence[str], batch_positions: int
+        self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
     ) -> Iterator[Any]:
+        columns = None if names is None else list(names)
         groups = [
             _RowGroup(self._parquet.metadata.row_group(i), counted)
             for i in range(self._parquet.num_row_groups)
@@ -117,7 +141,7 @@ class ArrowFile:
             size = _rows_per_batch(rows, sum(group.positions for group in some), batch_positions)
             read = 0
             for batch in self._parquet.iter_batches(
-                size, row_groups=list(range(first, last)), columns=list(names), use_threads=False
+                size, row_groups=list(range(first, last)), columns=columns, use_threads=False
             ):
                 read += len(batch)
                 self._report(self._size * (done + stored * min(read, rows) // max(rows, 1)) // total)
@@ -125,13 +149,16 @@ class ArrowFile:
             done += stored
 
     def _ipc_batches(
-        self, names: Sequence[str], counted: Sequence[str], batch_positions: int
+        self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
     ) -> Iterator[Any]:
         for batch in self._whole_ipc_batches():
             # Parquet is decoded, but IPC is used as it lies there: offsets may point anywhere.
             batch.validate(full=True)
-            kept = batch.select(list(names))
-            positions = sum(_elements(batch.column(name)) for name in counted)
+            kept = batch if names is None else batch.select(list(names))
+            if counted is None:
+                positions = batch.nbytes // _WORD
+            else:
+                positions = sum(_elements(batch.column(name)) for name in counted)
             size = _rows_per_batch(len(batch), positions, batch_positions)
             for start in range(0, len(kept), size):
                 yield kept.slice(start, size)
@@ -152,13 +179,17 @@ class ArrowFile:
 class _RowGroup:
     """What the metadata say about a row group."""
 
-    def __init__(self, metadata: Any, counted: Sequence[str]) -> None:
+    def __init__(self, metadata: Any, counted: Sequence[str] | None) -> None:
         self.rows = metadata.num_rows
         self.positions = self.stored = 0
         most: dict[str, int] = {}
         for i in range(metadata.num_columns):
             column = metadata.column(i)
             self.stored += column.total_compressed_size
+            if counted is None:
+                # Repeated values are stored once, and long ones take many words.
+                most[column.path_in_schema] = column.num_values + column.total_uncompressed_size // _WORD
+                continue
             name = column.path_in_schema.partition(".")[0]
             if name in counted:
                 most[name] = max(most.get(name, 0), column.num_values)

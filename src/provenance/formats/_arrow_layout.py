@@ -1,93 +1,118 @@
-"""The columns of an Arrow file of datums, chosen from the first of them, and datums in these columns."""
+"""The columns of an Arrow file of datums, which grow with what the datums need, and datums in them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from provenance.columns import CHUNK_KINDS, TARGETS, TEXT, Array, Ints, Mask, offsets_of
-from provenance.formats._arrow_encode import Chunk, Encoded, Span, Values, refuse
-from provenance.formats._arrow_schema import IGNORED, INPUT, INPUT_SPANS, INPUT_TOKENS, TARGET_SPANS
+from provenance.formats._arrow_encode import Chunk, Encoded, Span, Values
+from provenance.formats._arrow_schema import INPUT, INPUT_SPANS, INPUT_TOKENS, TARGET_SPANS
+from provenance.formats._datums import LABELS
+from provenance.formats._json import dumps
+from provenance.formats._problem import RowError
 
 _SPAN: Final = pa.struct(
     [("type", pa.string()), ("sequence_id", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]
 )
+_JSON: Final = {b"encoding": b"json"}
+
+
+@dataclass(slots=True)
+class _Input:
+    """The column of a loss input."""
+
+    integer: bool
+    width: int | None
+    """K of (N, K), None for (N,); of the first tensor, where they vary."""
+    varies: bool = False
+    """K differs between datums, so that each row of a tensor is a list of its own length."""
+    empty: bool = False
+    """Some tensor has no row, whose K nothing but the column's type can tell."""
 
 
 class Layout:
-    """The columns that a file has, and rows in them."""
+    """The columns that the datums so far need, and datums in them."""
 
-    def __init__(self, rows: Sequence[Encoded]) -> None:
-        self.rows = len(rows)
-        self.text_only = all(row.text_only for row in rows)
-        self.labels = [label for label in IGNORED if any(label in row.labels for row in rows)]
-        self.inputs: dict[str, Values] = {}
-        for row in rows:
-            for name, values in row.inputs.items():
-                self.inputs.setdefault(name, values)
-        in_range = all(_fits_int32(row.tokens) for row in rows)
-        self.token = pa.int32() if in_range else pa.int64()
-        tokens = pa.list_(self.token)
-        self.chunk = pa.struct(
+    def __init__(self) -> None:
+        self.text_only = True
+        self.token = pa.int32()
+        self.labels: dict[str, Any] = {}
+        """Name -> field."""
+        self.inputs: dict[str, _Input] = {}
+
+    def admit(self, row: Encoded) -> None:
+        """Let the columns grow by what a datum needs.
+
+        Raises:
+            RowError: The datum does not fit into one file with those before it.
+        """
+        self.text_only = self.text_only and row.text_only
+        if not _fits_int32(row.tokens):
+            self.token = pa.int64()
+        for label, value in row.labels.items():
+            field = pa.field(label, pa.string() if isinstance(value, str) else pa.int64())
+            if self.labels.setdefault(label, field).type != field.type:
+                self.labels[label] = as_json(label)
+        for name, values in row.inputs.items():
+            column = self.inputs.get(name)
+            if column is None:
+                column = self.inputs[name] = _Input(values.integer, values.width)
+            else:
+                problem = _misfit(values, column)
+                if problem is not None:
+                    raise RowError(row.number, f"loss_fn_inputs.{name}", problem)
+                column.varies = column.varies or values.width != column.width
+            column.empty = column.empty or not values.rows
+
+    @property
+    def chunk(self) -> Any:
+        """The type of a chunk."""
+        return pa.struct(
             [
                 ("type", pa.string()),
-                ("tokens", tokens),
+                ("tokens", pa.list_(self.token)),
                 ("length", pa.int32()),
                 ("data", pa.binary()),
                 ("format", pa.string()),
                 ("location", pa.string()),
             ]
         )
-        self.schema = pa.schema(
+
+    @property
+    def schema(self) -> Any:
+        """The columns."""
+        tokens = (INPUT_TOKENS, pa.list_(self.token)) if self.text_only else (INPUT, pa.list_(self.chunk))
+        return pa.schema(
             [
-                *((label, pa.string()) for label in self.labels),
-                (INPUT_TOKENS, tokens) if self.text_only else (INPUT, pa.list_(self.chunk)),
-                *((name, pa.list_(_row_type(name, values))) for name, values in self.inputs.items()),
+                *(self.labels[label] for label in LABELS if label in self.labels),
+                tokens,
+                *((name, pa.list_(_row_type(name, column))) for name, column in self.inputs.items()),
                 (INPUT_SPANS, pa.list_(_SPAN)),
                 (TARGET_SPANS, pa.list_(_SPAN)),
             ]
         )
 
     def batch(self, rows: Sequence[Encoded]) -> Any:
-        """Return the rows as a record batch.
-
-        Raises:
-            SchemaError: A row does not fit the columns.
-        """
-        for row in rows:
-            self._check(row)
-        columns = [pa.array([row.labels.get(label) for row in rows], pa.string()) for label in self.labels]
+        """Return datums that were admitted as a record batch."""
+        schema = self.schema
+        columns = [
+            _label_column(self.labels[label], [row.labels.get(label) for row in rows])
+            for label in LABELS
+            if label in self.labels
+        ]
         columns.append(self._model_input(rows))
         columns += [self._tensors(name, [row.inputs.get(name) for row in rows]) for name in self.inputs]
         columns += [_span_lists([row.spans[name] for row in rows]) for name in (INPUT_SPANS, TARGET_SPANS)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _check(self, row: Encoded) -> None:
-        chosen = f"the columns were chosen from the first {self.rows} datums"
-        if self.text_only and not row.text_only:
-            raise refuse(row.number, INPUT, f"not one text chunk, and {chosen}")
-        if self.token == pa.int32() and not _fits_int32(row.tokens):
-            raise refuse(row.number, INPUT, f"a token id beyond int32, and {chosen}")
-        for label in row.labels:
-            if label not in self.labels:
-                raise refuse(row.number, label, f"a new field, and {chosen}")
-        for name, values in row.inputs.items():
-            path = f"loss_fn_inputs.{name}"
-            column = self.inputs.get(name)
-            if column is None:
-                raise refuse(row.number, path, f"a new loss input, and {chosen}")
-            if values.integer != column.integer:
-                dtypes = ("int64", "float32") if values.integer else ("float32", "int64")
-                raise refuse(row.number, path, f"{dtypes[0]} in a column of {dtypes[1]}")
-            if values.width != column.width:
-                raise refuse(row.number, path, f"{_shape(values)} in a column of {_shape(column)}")
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _model_input(self, rows: Sequence[Encoded]) -> Any:
         tokens = np.concatenate([row.tokens for row in rows])
-        null = _joined_masks([row.null_tokens for row in rows], [len(row.tokens) for row in rows])
+        null = joined_masks([row.null_tokens for row in rows], [len(row.tokens) for row in rows])
         values = pa.array(tokens, self.token, mask=null)
         if self.text_only:
             return list_array(values, [len(row.tokens) for row in rows])
@@ -108,38 +133,72 @@ class Layout:
         column = self.inputs[name]
         kind = _row_type(name, column)
         given = [tensor for tensor in tensors if tensor is not None]
-        data = (
-            np.concatenate([tensor.values for tensor in given]) if given else np.zeros(0, column.values.dtype)
-        )
-        valid = _joined_masks(
+        data = np.concatenate([tensor.values for tensor in given]) if given else np.zeros(0, np.int64)
+        valid = joined_masks(
             [_inverted(tensor.valid) for tensor in given], [len(tensor.values) for tensor in given]
         )
         values = pa.array(data, kind if column.width is None else kind.value_type, mask=valid)
-        if column.width is not None:
+        if column.varies:
+            widths = [np.zeros(0, np.int64), *(np.full(t.rows, t.width, np.int64) for t in given)]
+            values = list_array(values, np.concatenate(widths))
+        elif column.width is not None:
             values = pa.FixedSizeListArray.from_arrays(values, type=kind)
         present = np.array([tensor is not None for tensor in tensors], np.bool_)
         return list_array(values, [0 if tensor is None else tensor.rows for tensor in tensors], present)
+
+
+def as_json(label: str) -> Any:
+    """The field of a label that is a string in some datums and an integer in others: as JSON text."""
+    return pa.field(label, pa.string(), metadata=_JSON)
+
+
+def is_json(field: Any) -> bool:
+    """Tell whether a field is one that `as_json` has made."""
+    return bool(field.metadata) and _JSON.items() <= field.metadata.items()
+
+
+def _label_column(field: Any, values: Sequence[str | int | None]) -> Any:
+    if is_json(field):
+        values = [None if value is None else dumps(value).decode() for value in values]
+    return pa.array(values, field.type)
 
 
 def _fits_int32(tokens: Array) -> bool:
     return not len(tokens) or bool(tokens.min() >= -(2**31) and tokens.max() < 2**31)
 
 
-def _row_type(name: str, values: Values) -> Any:
+def _misfit(values: Values, column: _Input) -> str | None:
+    """Why a column cannot hold a tensor."""
+    if values.integer != column.integer:
+        given, held = ("int64", "float32") if values.integer else ("float32", "int64")
+        return f"{given} in a column of {held}"
+    if values.width == column.width and not column.varies:
+        return None
+    if values.width is None or column.width is None:
+        return f"{_shape(values.width)} in a column of {_shape(column.width)}"
+    if column.empty or not values.rows:
+        return f"{_shape(values.width)} in a column of another width, which a tensor without rows needs"
+    return None
+
+
+def _row_type(name: str, column: _Input) -> Any:
     # Ids that were declared float32 need float64 to come back as the integers they are.
-    kind = pa.int64() if values.integer else pa.float64() if name == TARGETS else pa.float32()
-    return kind if values.width is None else pa.list_(kind, values.width)
+    kind = pa.int64() if column.integer else pa.float64() if name == TARGETS else pa.float32()
+    if column.varies:
+        return pa.list_(kind)
+    return kind if column.width is None else pa.list_(kind, column.width)
 
 
-def _shape(values: Values) -> str:
-    return "(N,)" if values.width is None else f"(N, {values.width})"
+def _shape(width: int | None) -> str:
+    return "(N,)" if width is None else f"(N, {width})"
 
 
 def _inverted(mask: Mask | None) -> Mask | None:
     return None if mask is None else ~mask
 
 
-def _joined_masks(masks: Sequence[Mask | None], lengths: Sequence[int]) -> Mask | None:
+def joined_masks(masks: Sequence[Mask | None], lengths: Sequence[int]) -> Mask | None:
+    """Concatenate masks, (length,) each; None stands for all False."""
     if all(mask is None for mask in masks):
         return None
     parts = zip(masks, lengths, strict=True)

@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from provenance.columns import Fault
 from provenance.formats._arrow_arrays import is_list
+from provenance.formats._datums import LABELS
 
 INPUT: Final = "model_input"
 INPUT_TOKENS: Final = "model_input_tokens"
 INPUT_SPANS: Final = "model_input_spans"
 TARGET_SPANS: Final = "loss_fn_input_spans"
-#: Columns that may be there and are not read.
-IGNORED: Final = ("datum_id", "group_id", "metadata")
 
 _Test = Callable[[Any], bool]
 # A column in which everything is null often has the type null: pyarrow infers it, and it says nothing else.
@@ -83,6 +82,7 @@ _BYTES: Final[_Expected] = (_is_bytes, "binary")
 _BOOL: Final[_Expected] = (_is_bool, "bool")
 _TIME: Final[_Expected] = (_is_time, "timestamp with a time zone")
 _VERSION: Final[_Expected] = (_is_version, "string")
+_GROUP: Final[_Expected] = (_is_version, "string or integer")
 _TENSOR: Final[_Expected] = (_is_tensor, "list of numbers, or of lists of numbers")
 
 _CHUNK: Final[Mapping[str, _Expected]] = MappingProxyType(
@@ -98,6 +98,7 @@ _CHUNK: Final[Mapping[str, _Expected]] = MappingProxyType(
 _SPAN: Final[Mapping[str, _Expected]] = MappingProxyType(
     {"type": _TEXT, "sequence_id": _TEXT, "offset": _INTEGER, "length": _INTEGER}
 )
+_LABELS: Final[Mapping[str, _Expected]] = MappingProxyType({"datum_id": _TEXT, "group_id": _GROUP})
 _SEQUENCE: Final[Mapping[str, _Expected]] = MappingProxyType(
     {
         "sequence_id": _TEXT,
@@ -150,7 +151,9 @@ def _datum_problems(schema: Any) -> Iterator[_Problem]:
             yield from _structs(name, kind, _SPAN, required=("type", "sequence_id", "length"))
         elif name == INPUT_TOKENS:
             yield from _column(name, kind, _INTEGERS)
-        elif name not in IGNORED:
+        elif name in _LABELS:
+            yield from _column(name, kind, _LABELS[name])
+        elif name not in LABELS:
             yield from _column(name, kind, _TENSOR)
 
 

@@ -17,7 +17,7 @@ def tensor_of(name: str, column: Any, readable: Mask) -> Tensor:
     n = len(lists.present)
     nested = is_list(lists.elements.type)
     if nested:
-        width, sound, offsets, elements, exists = _matrices(lists)
+        width, sound, offsets, elements, exists = matrices(lists)
     else:
         width, sound, offsets = np.ones(n, np.int64), np.ones(n, np.bool_), lists.offsets
         elements, exists = lists.elements, None
@@ -30,7 +30,7 @@ def tensor_of(name: str, column: Any, readable: Mask) -> Tensor:
     values = as_int64(raw) if name == TARGETS else as_float32(wide)
     return Tensor(
         present=lists.present,
-        declared=np.full(n, _declared(name, elements.type), np.uint8),
+        declared=np.full(n, declared(name, elements.type), np.uint8),
         # A datum without the input has nothing of two dimensions.
         rank=np.where(lists.present, 2, 1) if nested else np.ones(n, np.int64),
         rows=lists.lengths,
@@ -42,13 +42,14 @@ def tensor_of(name: str, column: Any, readable: Mask) -> Tensor:
     )
 
 
-def _declared(name: str, kind: Any) -> int:
+def declared(name: str, kind: Any) -> int:
+    """The dtype that a column of this type declares."""
     if pa.types.is_null(kind):  # nothing in it, so nothing of the wrong dtype
         return INT64 if name == TARGETS else FLOAT32
     return INT64 if pa.types.is_integer(kind) else FLOAT32
 
 
-def _matrices(lists: Lists) -> tuple[Ints, Mask, Ints, Any, Mask | None]:
+def matrices(lists: Lists) -> tuple[Ints, Mask, Ints, Any, Mask | None]:
     """Width, soundness and value offsets of each datum, all values, and which lie in no null row."""
     inner = lists.elements
     n = len(lists.present)

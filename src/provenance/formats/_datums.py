@@ -37,15 +37,15 @@ from provenance.formats._problem import (
 from provenance.formats._tensors import tensor_of
 from provenance.models.chunks import tensor_length
 
-#: The fields of a datum. The last three are the caller's own.
+#: Fields that are not trained on: the caller's own, and what a check wrote beside a bad datum.
+LABELS: Final = ("datum_id", "group_id", "metadata", "provenance")
+#: The fields of a datum.
 FIELDS: Final = (
     "model_input",
     "loss_fn_inputs",
     "model_input_spans",
     "loss_fn_input_spans",
-    "datum_id",
-    "group_id",
-    "metadata",
+    *LABELS,
 )
 SPAN_KINDS: Final[Mapping[str, int]] = {"prompt": PROMPT, "sampled": SAMPLED}
 #: Positions of one datum that no token stands behind. A few bytes can state any number of them.

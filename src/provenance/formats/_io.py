@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import secrets
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple
 import numpy as np
 
 from provenance.columns import Array
-from provenance.errors import ReadError
+from provenance.errors import ReadError, WriteError
 from provenance.formats._json import FOREIGN_MARKS
 
 #: The name that stands for standard input.
@@ -86,22 +87,19 @@ def _foreign_mark(start: bytes) -> bytes | None:
 
 def _cut(data: bytes, number: int, path: str, max_line: int) -> tuple[list[Line], int]:
     """Cut lines that all have their newline; the second result is the number of the next line."""
-    ends = []
-    end = data.find(b"\n")
-    while end >= 0:
-        ends.append(end)
-        end = data.find(b"\n", end + 1)
-    keys = np.diff(np.searchsorted(_key_colons(data), ends), prepend=0)
-    lines: list[Line] = []
-    start = len(_BOM) if number == 1 and data.startswith(_BOM) else 0
-    for end, count in zip(ends, keys.tolist(), strict=True):
-        if end - start > max_line:
-            raise _too_long(path, number, max_line)
-        line = data[start:end]
-        if line and not line.isspace():
-            lines.append(Line(number, line, count))
-        start, number = end + 1, number + 1
-    return lines, number
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if number == 1 and data.startswith(_BOM):
+        starts[0] = len(_BOM)
+    for i in np.flatnonzero(ends - starts > max_line)[:1].tolist():
+        raise _too_long(path, number + i, max_line)
+    # Not line by line: a small compressed file may hold a billion empty ones.
+    filled = np.flatnonzero(ends > starts)
+    starts, stops, colons = starts[filled], ends[filled], _key_colons(data)
+    keys = np.searchsorted(colons, stops) - np.searchsorted(colons, starts)
+    parts = zip(*(column.tolist() for column in (filled, starts, stops, keys)), strict=True)
+    cut = ((number + i, data[start:stop], count) for i, start, stop, count in parts)
+    return [Line(*line) for line in cut if not line[1].isspace()], number + len(ends)
 
 
 def _key_colons(data: bytes) -> Array:
@@ -124,14 +122,14 @@ def name_of(path: str) -> str:
 
 def _blocks(path: str, on_bytes: OnBytes | None, size: int) -> Iterator[bytes]:
     with contextlib.ExitStack() as stack:
-        with _as_read_error(path):
+        with failing(ReadError, path):
             if path == STDIN and sys.stdin is None:
                 raise ReadError(name_of(path), "standard input is closed")
             raw = sys.stdin.buffer if path == STDIN else stack.enter_context(Path(path).open("rb"))
         counted = _Counted(raw)
         source = _decompressed(counted, path)
         while True:
-            with _as_read_error(path):
+            with failing(ReadError, path):
                 data = source.read(size)
             if on_bytes is not None and counted.fresh:
                 on_bytes(counted.fresh)
@@ -142,12 +140,17 @@ def _blocks(path: str, on_bytes: OnBytes | None, size: int) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _as_read_error(path: str) -> Iterator[None]:
+def failing(kind: type[ReadError | WriteError], path: str) -> Iterator[None]:
+    """Turn what is raised about a file into an error of one line."""
     try:
         yield
     except _BROKEN as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ReadError(name_of(path), reason[:1].lower() + reason[1:]) from error
+        raise kind(name_of(path), _reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return reason[:1].lower() + reason[1:]
 
 
 class _Counted(io.RawIOBase):
@@ -184,23 +187,57 @@ def replacing(path: str) -> Iterator[str]:
     """Give out the name of a file beside ``path`` that takes its place at the end, and goes away on failure.
 
     Raises:
-        ReadError: where the folder or the file cannot be written.
+        WriteError: where the folder or the file cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    with failing(WriteError, path):
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+        raise WriteError(path, f"{what}, expected the name of a file that may be replaced")
+    # Short, because a name of the longest length has no room for more.
+    temporary = target.with_name(f".provenance-{secrets.token_hex(6)}.tmp")
     try:
-        with _as_read_error(path):
+        with failing(WriteError, path):
             temporary.open("xb").close()
+            if mode is not None:
+                temporary.chmod(stat.S_IMODE(mode))
         yield str(temporary)
-        with _as_read_error(path):
+        with failing(WriteError, path):
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def writing(path: str, name: str) -> Iterator[Any]:
-    """Open ``path`` for bytes, compressed the way the suffix of ``name`` says."""
+def writing(path: str, name: str) -> Iterator[Callable[[bytes], object]]:
+    """Open ``path``, compressed the way the suffix of ``name`` says; what is given takes bytes.
+
+    Raises:
+        WriteError: the file cannot be opened, written or closed. What the caller raises is passed on.
+    """
+    with contextlib.ExitStack() as stack:
+        with failing(WriteError, name):
+            file = stack.enter_context(_opened(path, name))
+
+        def put(data: bytes) -> None:
+            try:
+                file.write(data)
+            except _BROKEN as error:
+                raise WriteError(name, _reason(error)) from error
+
+        try:
+            yield put
+        except BaseException:
+            with contextlib.suppress(*_BROKEN):  # it may fail once more
+                stack.close()
+            raise
+        with failing(WriteError, name):
+            stack.close()
+
+
+@contextlib.contextmanager
+def _opened(path: str, name: str) -> Iterator[Any]:
     with Path(path).open("wb") as raw:
         if name.lower().endswith(GZIP):
             # Without a time and a name the same data give the same file.

@@ -66,6 +66,7 @@ class _Datum(_Plain):
     datum_id: str | UnsetType | None = UNSET
     group_id: str | int | UnsetType | None = UNSET
     metadata: Any = UNSET
+    provenance: Any = UNSET
 
 
 class _Sequence(_Plain):
@@ -156,15 +157,19 @@ def _keys(datum: _Datum) -> int:
             for span in spans or ():
                 count += 4 - (span.offset is UNSET)
     count += (datum.datum_id is not UNSET) + (datum.group_id is not UNSET)
-    if datum.metadata is not UNSET:
-        count += 1 + _keys_in(datum.metadata)
+    for value in (datum.metadata, datum.provenance):
+        if value is not UNSET:
+            count += 1 + keys_in(value)
     return count
 
 
-def _keys_in(value: object) -> int:
+def keys_in(value: object) -> int:
+    """Number of keys of all objects in a value. Lists that start with a number are taken to have none."""
     if isinstance(value, dict):
-        return len(value) + sum(map(_keys_in, value.values()))
-    return sum(map(_keys_in, value)) if isinstance(value, list) else 0
+        return len(value) + sum([keys_in(item) for item in value.values() if isinstance(item, (dict, list))])
+    if not isinstance(value, list) or not value or isinstance(value[0], (int, float)):
+        return 0
+    return sum([keys_in(item) for item in value if isinstance(item, (dict, list))])
 
 
 def _row(datum: _Datum) -> Row:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from provenance.errors import SchemaError
 from provenance.models._base import shorten
 
 
@@ -19,6 +20,16 @@ class RecordError(Exception):
         self.code = code
         self.field = field
         self.message = message
+
+
+class RowError(SchemaError):
+    """A row that a format cannot hold: its number, the path of the field, and why."""
+
+    def __init__(self, row: int, field: str, reason: str, code: str | None = None) -> None:
+        """Name the row, from 0, and the field, which may be ""."""
+        self.row = row
+        self.what = f"{field}: {reason}" if field else reason
+        super().__init__(f"row {row}: {self.what}", code=code)
 
 
 def shown(value: object) -> str:

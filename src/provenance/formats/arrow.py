@@ -17,7 +17,6 @@ from provenance.formats._arrow_arrays import joined
 from provenance.formats._arrow_chunks import positions_of_chunks, positions_of_tokens
 from provenance.formats._arrow_files import ArrowFile, readable_input
 from provenance.formats._arrow_schema import (
-    IGNORED,
     INPUT,
     INPUT_SPANS,
     INPUT_TOKENS,
@@ -26,6 +25,7 @@ from provenance.formats._arrow_schema import (
 )
 from provenance.formats._arrow_spans import spans_of
 from provenance.formats._arrow_tensors import tensor_of
+from provenance.formats._datums import LABELS
 from provenance.formats.arrow_sequences import read_sequences, table_of_batch
 from provenance.formats.arrow_write import write_datums, write_sequences
 
@@ -42,7 +42,7 @@ __all__ = [
 #: Positions that a batch has by default, about: enough to make Python's share small, and little memory.
 BATCH_POSITIONS: Final = 2**20
 
-_NO_INPUTS: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *IGNORED))
+_NO_INPUTS: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *LABELS))
 
 
 def read_datums(
@@ -70,7 +70,7 @@ def read_datums(
             file.finish()
             yield _empty(path, faults)
             return
-        kept = [name for name in file.schema.names if name not in IGNORED]
+        kept = [name for name in file.schema.names if name not in LABELS]
         counted = [INPUT_TOKENS if INPUT_TOKENS in kept else INPUT]
         first_row = 0
         for batch in file.batches(kept, counted, batch_positions):

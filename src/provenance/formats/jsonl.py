@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
-import numpy as np
-from pydantic import BaseModel
 
 from provenance.columns import Columns, Fault
 from provenance.formats import _json
 from provenance.formats._builder import ColumnsBuilder, Row
 from provenance.formats._datums import row_of
 from provenance.formats._io import BLOCK, MAX_LINE, Line, OnBytes, name_of, read_lines, writing
-from provenance.formats._plain import plain_datum, plain_sequence
-from provenance.formats._problem import RecordError, shown
+from provenance.formats._plain import keys_in, plain_datum, plain_sequence
+from provenance.formats._problem import RecordError
 from provenance.formats._sequences import record_of
-from provenance.models._arrays import to_numpy
-from provenance.sequences import SequenceTable, TableBuilder
+from provenance.sequences import Record, SequenceTable, TableBuilder
 
 #: Positions of a batch, about.
 BATCH_POSITIONS: Final = 1 << 18
@@ -50,7 +44,7 @@ def read_datums(
     file = name_of(path)
     batch = ColumnsBuilder(file=file, lines=True)
     for line in read_lines(path, max_line=max_line, on_bytes=on_bytes, block=block):
-        row = plain_datum(line) or _exact_datum(line)
+        row = datum_in(line)
         if isinstance(row, Row):
             batch.append(row, line.number)
         else:
@@ -63,11 +57,32 @@ def read_datums(
         yield batch.finish()
 
 
-def _exact_datum(line: Line) -> Row | list[RecordError]:
+def datum_in(line: Line) -> Row | list[RecordError]:
+    """Read the datum of a line; what is wrong with it where it cannot be read."""
+    row = plain_datum(line)
+    if row is not None:
+        return row
     try:
         return row_of(_json.parse(line.data))
     except RecordError as error:
         return [error]
+
+
+def sequence_in(line: Line) -> Record:
+    """Read the sequence of a line; raises `RecordError`."""
+    return plain_sequence(line) or record_of(_json.parse(line.data))
+
+
+def object_in(line: Line) -> dict[str, Any]:
+    """The object of a line with every number as it is written; raises `RecordError`."""
+    try:
+        found = msgspec.json.decode(line.data)
+        # msgspec keeps the last of two equal keys, and then the line has more keys than the object.
+        if isinstance(found, dict) and keys_in(found) == line.keys:
+            return found
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        pass
+    return _json.parse(line.data)
 
 
 def read_sequences(
@@ -85,8 +100,7 @@ def read_sequences(
     table, faults = TableBuilder(file=file), list[Fault]()
     for row, line in enumerate(read_lines(path, max_line=max_line, on_bytes=on_bytes, block=block)):
         try:
-            record = plain_sequence(line) or record_of(_json.parse(line.data))
-            table.append(record, row, line.number)
+            table.append(sequence_in(line), row, line.number)
         except RecordError as error:
             faults.append(Fault(error.code, row, error.field, error.message, line.number))
         full = table.rows + len(faults) >= BATCH_ROWS
@@ -102,37 +116,10 @@ def write(records: Iterable[object], path: str, *, name: str | None = None) -> N
 
     The suffix of ``name``, or else of ``path``, says how the file is compressed. NaN and infinity are written
     as the literals that the readers take; numpy arrays and torch tensors as lists, bytes as base64.
+
+    Raises:
+        WriteError: the file cannot be written.
     """
-    with writing(path, name or path) as file:
+    with writing(path, name or path) as put:
         for record in records:
-            file.write(_line(record))
-
-
-def _line(record: object) -> bytes:
-    if isinstance(record, BaseModel):
-        record = record.model_dump(mode="json")
-    try:
-        line = msgspec.json.encode(record, enc_hook=_plain)
-        # msgspec writes NaN and infinity as null.
-        if b"null" not in line:
-            return line + b"\n"
-    except (TypeError, ValueError, msgspec.MsgspecError):
-        pass
-    return json.dumps(record, default=_plain, separators=(",", ":")).encode() + b"\n"
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, np.generic):
-        return value.item()
-    array = to_numpy(value)
-    if array is None:
-        raise TypeError(f"{shown(value)} has no form in JSON")
-    return array.tolist()
+            put(_json.dumps(record) + b"\n")

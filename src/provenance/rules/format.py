@@ -96,7 +96,10 @@ def duplicate_key() -> None:
     custom=True,
     message="{problem}",
     evidence="documented",
-    good=[case({"datum_id": "episode-7", "metadata": {"reward": 1}})],
+    good=[
+        case({"datum_id": "episode-7", "metadata": {"reward": 1}}),
+        case({"provenance": {"codes": ["VAL002"]}}),
+    ],
     bad=[
         case({"model_input.chunks.0.tokens.1": 1.5}),
         case({"loss_fn_inputs.logprobs.data.2": "-0.125"}),
@@ -110,8 +113,10 @@ def wrong_type() -> None:
 
     The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as
     a token id becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here,
-    named by their path. In Arrow and Parquet a column of the wrong type is reported once for the file,
-    and none of its rows is looked at. Evidence: documented (the official client refuses unknown fields).
+    named by their path. ``datum_id``, ``group_id`` and ``metadata`` may stand beside the documented fields,
+    and so may ``provenance``, in which ``--write-bad`` says why a datum is bad. In Arrow and Parquet a
+    column of the wrong type is reported once for the file, and none of its rows is looked at. Evidence:
+    documented (the official client refuses unknown fields).
     """
 
 
