@@ -141,7 +141,7 @@ def test_help_answers_without_heavy_modules() -> None:
     assert all(name in done.stdout for name in commands.list_commands(None))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["check", "explain", "rules"])
+@pytest.mark.parametrize("name", commands.list_commands(None))  # type: ignore[arg-type]
 def test_every_command_has_help(name: str) -> None:
     done = run(name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
@@ -482,6 +482,66 @@ def test_jsonl_exit_codes(valid: list[str], warned: list[str]) -> None:
     )
     assert call("check", valid[0], "--format", "jsonl", "-q").stderr == ""
     assert call("check", *warned, "--format", "jsonl", "--fail-on", "warning").returncode == 1
+
+
+# --- --statistics and hints -----------------------------------------------------------------------------
+
+
+def test_statistics(invalid: list[str]) -> None:
+    done = call("check", *invalid, "--statistics")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    assert lines[:3] == [
+        "violations  datums  severity  rule",
+        "        60      30  error     VAL002 positive-logprob",
+        "        30      30  warning   ADV004 large-advantage",
+    ]
+    assert lines[-1].startswith("invalid: 30 of 30 datums have errors, ")
+    counts = json.loads(call("check", *invalid, "--statistics", "--format", "json").stdout)
+    assert [(c["code"], c["violations"]) for c in counts[:2]] == [("VAL002", 60), ("ADV004", 30)]
+    refused = call("check", *invalid, "--statistics", "--format", "jsonl")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--statistics is for --format text and json, not jsonl" in refused.stderr
+
+
+def hints(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stdout.splitlines() if line.startswith("the first of these: ")]
+
+
+def test_the_hint_is_a_command_that_shows_the_first_violation(invalid: list[str], tmp_path: Path) -> None:
+    data = tmp_path / "it's here.jsonl"
+    data.write_bytes(Path(invalid[0]).read_bytes())
+    done = call("check", data, *invalid[1:], "--loss", "stable_reinforce")
+    (hint,) = hints(done)
+    program, *arguments = shlex.split(hint.partition(": ")[2])
+    assert (program, arguments[:4]) == ("provenance", ["inspect", str(data), "--line", "1"])
+    shown = call(*arguments)
+    assert shown.returncode == 0
+    assert "error VAL002 positive-logprob: 2 violations in 1 datum, 3 positions" in shown.stdout
+    # Without an option for the ledger, SEQ rules would be listed as not checked.
+    assert "no ledger" not in shown.stdout
+    assert "no training session" not in shown.stdout
+
+
+def test_the_hint_about_good_datums(tmp_path: Path) -> None:
+    some = write(tmp_path, case({"datums.1.loss_fn_inputs.logprobs.data.2": 0.5}, copies=3))
+    hint = "the 2 good datums alone: --write-good PATH\n"
+    assert hint in call("check", *some).stdout
+    assert hint not in call("check", *some, "--write-good", tmp_path / "good.jsonl").stdout
+    none_good = call("check", *write(tmp_path, positive(2))).stdout
+    assert "--write-good" not in none_good
+
+
+def test_no_hint_where_none_helps(valid: list[str], invalid: list[str]) -> None:
+    assert hints(call("check", *valid)) == []
+    assert hints(call("check", *invalid, "--max-examples", "0")) == []
+    done = run("check", "-", *invalid[1:], stdin=Path(invalid[0]).read_bytes())
+    assert "VAL002" in done.stdout
+    assert hints(done) == []
+    write_lines(Path(valid[2]), [{"sequence_id": 1}])  # a fault of the ledger's file
+    done = call("check", *valid, "--select", "FMT")
+    assert "FMT004" in done.stdout
+    assert hints(done) == []
 
 
 # --- --output -------------------------------------------------------------------------------------------

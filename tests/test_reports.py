@@ -12,7 +12,8 @@ import pytest
 
 from provenance.report import Count, Location, NotChecked, Report, Severity, Violation
 from provenance.reports.json import dumps, report_to_json, violation_to_line
-from provenance.reports.text import count, escape, report_to_text, verdict, wrap
+from provenance.reports.statistics import statistics, statistics_to_text
+from provenance.reports.text import count, escape, plain, report_to_text, verdict, wrap
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 NO_LEDGER = "no ledger of sampled sequences given"
@@ -138,14 +139,56 @@ def test_a_valid_report_is_one_line() -> None:
     assert report_to_text(report()) == verdict(report())
 
 
+INSPECT = "the first of these: provenance inspect part-0.parquet --row 50 --ledger sequences.db"
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_no_width_breaks_a_word_or_loses_one(width: int) -> None:
-    words = report_to_text(broken()).split()
-    narrow = report_to_text(broken(), width=width)
-    assert narrow.split() == words
-    for line in narrow.splitlines():
+@pytest.mark.parametrize("coloured", [False, True])
+@pytest.mark.parametrize(
+    "changes", [{}, {"violations": ()}, {"counts": {}, "violations": ()}, {"not_checked": ()}]
+)
+def test_no_width_breaks_a_word_or_loses_one(changes: dict[str, Any], coloured: bool, width: int) -> None:
+    paint = (lambda text, role: f"\x1b[1m{text}\x1b[0m") if coloured else plain
+    shown = report_to_text(broken(**changes), hints=[INSPECT], width=width, paint=paint)
+    assert ("\x1b" in shown) == coloured
+    text = re.sub(r"\x1b\[\dm", "", shown)
+    whole = report_to_text(broken(**changes), hints=[INSPECT])
+    assert text.split() == whole.split()
+    for line in text.splitlines():
         # Only a single word may be wider than the terminal.
         assert len(line) <= width or len(line.split()) == 1 or width < 20 + 4
+        assert line == line.rstrip()
+    assert "\n\n\n" not in text
+    assert (INSPECT in whole) == ("counts" not in changes)
+
+
+def test_what_is_wrapped_is_no_item() -> None:
+    """Headings, hints and the verdict go on at the margin, violations and reasons below themselves."""
+    lines = report_to_text(broken(), hints=[INSPECT], width=40).splitlines()
+    assert lines[:5] == [
+        "error VAL002 positive-logprob: 14",
+        "violations in 3 datums, 17 positions",
+        "  part-0.parquet: row 50: logprobs[9]:",
+        "      VAL002 positive-logprob: 0.25 >",
+        "      0.0001 (sampled span 2 of sequence",
+    ]
+    at = lines.index("the first of these: provenance inspect")
+    assert lines[at - 2 : at + 3] == [
+        "what a rule means: provenance explain",
+        "VAL002 VAL003",
+        "the first of these: provenance inspect",
+        "part-0.parquet --row 50 --ledger",
+        "sequences.db",
+    ]
+    assert lines[-3:] == [
+        "14 errors of 1 rule, 1 warning, 4 rules",
+        "checked, 4 not checked, 1 checked in",
+        "part",
+    ]
+
+
+def test_a_hint_cannot_steer_the_terminal() -> None:
+    assert r"look: a\x1b[2J\r\n" in report_to_text(broken(), hints=[f"look: {HOSTILE}"])
 
 
 def test_wide_terminals_keep_a_violation_on_one_line() -> None:
@@ -235,3 +278,37 @@ def test_a_violation_is_one_line() -> None:
 def test_dumps_refuses_what_is_no_json() -> None:
     with pytest.raises(TypeError):
         dumps({"x": object()})
+
+
+def test_statistics_count_the_most_frequent_first() -> None:
+    counts = {"ADV003": Count(0, 1, 1), "VAL003": Count(1, 1_200_000, 1_200_000), "VAL002": Count(3, 1, 17)}
+    text = statistics_to_text(broken(counts=counts))
+    assert text.splitlines()[:-1] == [
+        "violations  datums  severity  rule",
+        " 1,200,000       1  warning   VAL003 placeholder-logprobs",
+        "         1       -  error     ADV003 no-signal",
+        "         1       3  error     VAL002 positive-logprob",
+        "",
+    ]
+    assert text.splitlines()[-1] == verdict(broken(counts=counts))
+    assert statistics(broken(counts=counts))[0] == {
+        "code": "VAL003",
+        "name": "placeholder-logprobs",
+        "severity": "warning",
+        "datums": 1,
+        "violations": 1_200_000,
+        "elements": 1_200_000,
+    }
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_statistics_fit_the_terminal(width: int) -> None:
+    lines = statistics_to_text(broken(), width=width).splitlines()
+    assert all(len(line) <= width and line == line.rstrip() for line in lines)
+    assert [line.split()[3] for line in lines[1:3]] == ["VAL002", "VAL003"]
+    assert lines[1].endswith("positive-logprob") == (width > 40)
+
+
+def test_statistics_of_valid_data_are_the_verdict() -> None:
+    assert statistics_to_text(report()) == verdict(report())
+    assert statistics(report()) == []

@@ -23,7 +23,10 @@ _COLOURS: Final[dict[Role, str | None]] = {
     "good": "green",
     "title": None,
     "hint": "cyan",
+    "prompt": "blue",
+    "sampled": "magenta",
 }
+_BOLD: Final = ("error", "warning", "good", "title")
 
 
 def say(kind: str, message: str) -> None:
@@ -40,7 +43,7 @@ def paint_for(stream: TextIO) -> Paint:
 
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return plain
-    return lambda text, role: click.style(text, fg=_COLOURS[role], bold=role != "hint")
+    return lambda text, role: click.style(text, fg=_COLOURS[role], bold=role in _BOLD)
 
 
 def width_of(stream: TextIO) -> int | None:

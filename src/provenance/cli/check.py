@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from provenance.cli._common import codes_of, loss_config_of, moment_of, paint_for, say, width_of
+from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
+from provenance.cli._options import (
+    CONFIG,
+    LEDGER,
+    LOSS,
+    NOW,
+    SESSION,
+    complete_codes,
+    complete_files,
+    contract_of,
+)
 
 if TYPE_CHECKING:
     from provenance.contract import Contract
@@ -20,19 +32,26 @@ __all__ = ["check"]
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True)
-@click.option("--ledger", multiple=True, metavar="SEQUENCES", help="File of sampled sequences; repeatable.")
-@click.option("--loss", metavar="LOSS", help="The loss to train with.  [default: stable_reinforce]")
-@click.option("--session", metavar="ID", help="The training session; without it SES001 is not checked.")
+@click.argument("data", nargs=-1, required=True, shell_complete=complete_files)
+@LEDGER
+@LOSS
+@SESSION
+@NOW
+@CONFIG
 @click.option(
-    "--now",
-    callback=moment_of,
-    metavar="RFC3339",
-    help="The time to judge expiry at.  [default: the clock's]",
+    "--select",
+    multiple=True,
+    metavar="CODES",
+    shell_complete=complete_codes,
+    help="Only these rules or families (SPN,SEQ003).",
 )
-@click.option("--config", metavar="TOML", help="A contract file: rules, severities, parameters.")
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules or families (SPN,SEQ003).")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules or families.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODES",
+    shell_complete=complete_codes,
+    help="Not these rules or families.",
+)
 @click.option("--vocab-size", type=click.IntRange(min=1), metavar="N", help="Token ids must be below it.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Datums must not be longer.")
 @click.option(
@@ -46,7 +65,25 @@ __all__ = ["check"]
     show_default=True,
     help="jsonl writes every violation as it is found; the others the first few of each rule.",
 )
-@click.option("--output", metavar="PATH", help="Write the report to a file, when it is complete.")
+@click.option("--statistics", is_flag=True, help="Count the violations of each rule instead of showing them.")
+@click.option(
+    "--output",
+    metavar="PATH",
+    shell_complete=complete_files,
+    help="Write the report to a file, when it is complete.",
+)
+@click.option(
+    "--write-good",
+    metavar="PATH",
+    shell_complete=complete_files,
+    help="Copy the datums without errors to a file, as they are.",
+)
+@click.option(
+    "--write-bad",
+    metavar="PATH",
+    shell_complete=complete_files,
+    help="Copy the others, each with its errors in a field 'provenance'.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning"]),
@@ -86,7 +123,10 @@ def check(
     max_tokens: int | None,
     loss_config: tuple[str, ...],
     format_: str,
+    statistics: bool,
     output: str | None,
+    write_good: str | None,
+    write_bad: str | None,
     fail_on: str,
     max_examples: int,
     max_line: int,
@@ -97,6 +137,9 @@ def check(
 
     DATA are paths, patterns like 'rollouts/*.parquet', or - for JSONL on stdin.
     """
+    if statistics and format_ not in ("text", "json"):
+        raise click.UsageError(f"--statistics is for --format text and json, not {format_}")
+    _refuse_same_file(output, write_good, write_bad)
     parameters = {"vocab_size": vocab_size, "max_tokens": max_tokens}
     loss_configuration = loss_config_of(loss_config)
 
@@ -121,6 +164,8 @@ def check(
         "loss_config": loss_configuration,
         "allow_empty": allow_empty,
         "max_line": max_line,
+        "write_good": write_good,
+        "write_bad": write_bad,
     }
     with open_output(output) as stream:
         # Violations that stream to the same terminal would tear the bar.
@@ -133,7 +178,7 @@ def check(
                 report = engine.check(on_progress=bar, max_examples=max_examples, **arguments)
                 errors, warnings = report.errors, report.warnings
         if report is not None:
-            _write(report, format_, stream)
+            _write(report, format_, stream, statistics=statistics)
     if format_ == "jsonl" and not quiet:
         _say_unchecked(contract, ledger=bool(ledger), session=session is not None)
     if output not in (None, "-") and not quiet:
@@ -144,6 +189,13 @@ def check(
     return int(failed)
 
 
+def _refuse_same_file(output: str | None, *targets: str | None) -> None:
+    """The report would take the place of the datums."""
+    for target in targets:
+        if output is not None and target is not None and os.path.realpath(output) == os.path.realpath(target):
+            raise click.UsageError(f"{target!r} cannot take both the report and datums")
+
+
 def _contract(
     loss: str | None,
     config: str | None,
@@ -151,16 +203,7 @@ def _contract(
     ignore: list[str],
     parameters: dict[str, Any],
 ) -> Contract:
-    from provenance.contract import Contract
-
-    if config is None:
-        contract = Contract.for_loss(loss or "stable_reinforce")
-    else:
-        contract = Contract.load(config, loss=loss or "stable_reinforce")
-        if loss not in (None, contract.loss.name):
-            raise click.UsageError(
-                f"--loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}"
-            )
+    contract = contract_of(loss, config)
     if parameters:
         contract = contract.with_parameters(**parameters)
     if select:
@@ -172,15 +215,48 @@ def _contract(
     return contract
 
 
-def _write(report: Report, format_: str, stream: TextIO) -> None:
-    from provenance.reports.json import report_to_json
+def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool) -> None:
+    from provenance.reports import statistics as tables
+    from provenance.reports.json import dumps, report_to_json
     from provenance.reports.text import report_to_text
 
+    width, paint = width_of(stream), paint_for(stream)
     if format_ == "json":
-        text = report_to_json(report)
+        text = dumps(tables.statistics(report), indent=2) if statistics else report_to_json(report)
+    elif statistics:
+        text = tables.statistics_to_text(report, width=width, paint=paint)
     else:
-        text = report_to_text(report, width=width_of(stream), paint=paint_for(stream))
+        hints = _hints(report, click.get_current_context().params)
+        text = report_to_text(report, width=width, paint=paint, hints=hints)
     stream.write(text + "\n")
+
+
+def _hints(report: Report, given: Mapping[str, Any]) -> Iterator[str]:
+    """What to do next: look at the first violation that is in a datum of a file, keep the good datums."""
+    from provenance.engine.evaluate import GLOBAL_LEVELS
+    from provenance.report import Severity
+    from provenance.reports.text import count
+    from provenance.rules import registry
+
+    for violation in sorted(report, key=lambda found: (found.severity != Severity.ERROR, found.code)):
+        at = violation.location
+        # FMT findings and records may be of the ledger's files, which inspect does not read.
+        in_datum = registry()[violation.code].at not in GLOBAL_LEVELS
+        if in_datum and at.row is not None and at.file not in (None, "<stdin>"):
+            place = ("--row", at.row) if at.line is None else ("--line", at.line)
+            words = ["provenance", "inspect", at.file, *place, *_circumstances(given)]
+            yield f"the first of these: {shlex.join(map(str, words))}"
+            break
+    if report.bad_datums and report.good_datums and given["write_good"] is None:
+        yield f"the {count(report.good_datums, 'good datum')} alone: --write-good PATH"
+
+
+def _circumstances(given: Mapping[str, Any]) -> Iterator[str]:
+    """The options that make another command see what this check sees."""
+    for name in ("loss", "config", "ledger", "session", "now"):
+        for value in given[name] if isinstance(given[name], tuple) else (given[name],):
+            if value is not None:
+                yield from (f"--{name}", value.isoformat() if isinstance(value, datetime) else value)
 
 
 def _stream(violations: Iterable[Violation], stream: TextIO) -> tuple[int, int]:

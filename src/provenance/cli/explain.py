@@ -7,12 +7,13 @@ import sys
 import click
 
 from provenance.cli._common import paint_for, width_of
+from provenance.cli._options import complete_rules
 
 __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("codes", nargs=-1, required=True, metavar="CODE...")
+@click.argument("codes", nargs=-1, required=True, metavar="CODE...", shell_complete=complete_rules)
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(*, codes: tuple[str, ...], format_: str) -> None:
     """Explain rules, named by code or name.

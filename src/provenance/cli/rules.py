@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from provenance.cli._common import paint_for, width_of
+from provenance.cli._options import complete_losses
 
 if TYPE_CHECKING:
     from provenance.report import Severity
@@ -22,7 +23,12 @@ _TABLE: int = 110
 
 
 @click.command()
-@click.option("--loss", metavar="LOSS", help="Only the rules of this loss, with its severities.")
+@click.option(
+    "--loss",
+    metavar="LOSS",
+    shell_complete=complete_losses,
+    help="Only the rules of this loss, with its severities.",
+)
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def rules(*, loss: str | None, format_: str) -> None:
     """List the rules: code, name, severity, what they need, and what they state.

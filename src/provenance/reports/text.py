@@ -14,7 +14,7 @@ from provenance.report import NotChecked, Report, Severity, Violation
 
 __all__ = ["Paint", "Role", "clip", "count", "escape", "plain", "report_to_text", "verdict", "wrap"]
 
-Role = Literal["error", "warning", "good", "title", "hint"]
+Role = Literal["error", "warning", "good", "title", "hint", "prompt", "sampled"]
 Paint = Callable[[str, Role], str]
 
 #: Rules of these levels report contiguous runs, so one violation may have several elements.
@@ -64,15 +64,18 @@ def wrap(text: str, width: int | None, *, indent: int = 0, hang: int = 2) -> lis
     )
 
 
-def report_to_text(report: Report, *, width: int | None = None, paint: Paint = plain) -> str:
+def report_to_text(
+    report: Report, *, width: int | None = None, paint: Paint = plain, hints: Iterable[str] = ()
+) -> str:
     """The report, without a last newline.
 
     Args:
         report: what a check found.
         width: columns of the terminal; None leaves every violation on a line of its own.
         paint: colours a piece of text.
+        hints: what to do next, a line each, shown after what was found.
     """
-    return "\n".join(_lines(report, width, paint))
+    return "\n".join(_lines(report, width, paint, hints))
 
 
 def verdict(report: Report) -> str:
@@ -96,7 +99,7 @@ def verdict(report: Report) -> str:
     return "invalid: " + ", ".join(where + warnings + rules)
 
 
-def _lines(report: Report, width: int | None, paint: Paint) -> Iterator[str]:
+def _lines(report: Report, width: int | None, paint: Paint, hints: Iterable[str]) -> Iterator[str]:
     shown: dict[str, list[Violation]] = {}
     for violation in report.violations:
         shown.setdefault(violation.code, []).append(violation)
@@ -105,15 +108,15 @@ def _lines(report: Report, width: int | None, paint: Paint) -> Iterator[str]:
         yield from _rule(report, code, shown.get(code, []), width, paint)
         yield ""
     if broken:
-        hint = f"what a rule means: provenance explain {' '.join(broken[:_HINTED])}"
-        yield from (paint(line, "hint") for line in wrap(hint, width))
+        for hint in (f"what a rule means: provenance explain {' '.join(broken[:_HINTED])}", *hints):
+            yield from (paint(line, "hint") for line in wrap(escape(hint), width, hang=0))
         yield ""
     if report.not_checked:
         yield paint("not checked", "title")
         yield from _not_checked(report.not_checked, width)
         yield ""
     role: Role = "good" if report.valid else "error"
-    yield from (paint(line, role) for line in wrap(verdict(report), width))
+    yield from (paint(line, role) for line in wrap(verdict(report), width, hang=0))
 
 
 def _rule(
@@ -129,7 +132,7 @@ def _rule(
     noun = "position" if flat else level
     elements = f", {count(found.elements, noun)}" if level in _RUNS else ""
     title = f"{severity.value} {code} {name}: {count(found.violations, 'violation')}{where}{elements}"
-    for line in wrap(title, width):
+    for line in wrap(title, width, hang=0):
         yield paint(line, role)
     for violation in shown:
         for line in wrap(_violation(violation), width, indent=2, hang=4):

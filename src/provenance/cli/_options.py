@@ -1,0 +1,107 @@
+"""Options that several commands share, and what a shell offers to complete them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from provenance.cli._common import moment_of
+
+if TYPE_CHECKING:
+    from provenance.contract import Contract
+
+__all__ = [
+    "CONFIG",
+    "LEDGER",
+    "LOSS",
+    "NOW",
+    "SESSION",
+    "complete_codes",
+    "complete_files",
+    "complete_losses",
+    "complete_rules",
+    "contract_of",
+]
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+    """Leave it to the shell, which knows the files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_losses(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
+    """Names of losses."""
+    from provenance.loss_spec import LOSSES
+
+    return [name for name in LOSSES if name.startswith(incomplete)]
+
+
+def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+    """Codes and names of rules."""
+    from provenance.rules import registry
+
+    rules = sorted(registry().values(), key=lambda rule: rule.code)
+    codes = [CompletionItem(rule.code, help=rule.name) for rule in rules]
+    names = [CompletionItem(rule.name, help=rule.code) for rule in rules]
+    # Names on request only: they would bury the codes.
+    offered = [*codes, *names] if incomplete else codes
+    return [item for item in offered if item.value.lower().startswith(incomplete.lower())]
+
+
+def complete_codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+    """Families and codes of rules, the last of several after a comma."""
+    from provenance.rules import registry
+
+    before, comma, last = incomplete.rpartition(",")
+    rules = sorted(registry().values(), key=lambda rule: rule.code)
+    families = {rule.code[:3]: "the whole family" for rule in rules}
+    offered = families | {rule.code: rule.name for rule in rules}
+    return [
+        CompletionItem(before + comma + code, help=text)
+        for code, text in offered.items()
+        if code.startswith(last.upper())
+    ]
+
+
+LEDGER = click.option(
+    "--ledger",
+    multiple=True,
+    metavar="SEQUENCES",
+    shell_complete=complete_files,
+    help="Ledger (a database), or a file of sampled sequences; the latter is repeatable.",
+)
+LOSS = click.option(
+    "--loss",
+    metavar="LOSS",
+    shell_complete=complete_losses,
+    help="The loss to train with.  [default: stable_reinforce]",
+)
+SESSION = click.option(
+    "--session", metavar="ID", help="The training session; without it SES001 is not checked."
+)
+NOW = click.option(
+    "--now",
+    callback=moment_of,
+    metavar="RFC3339",
+    help="The time to judge expiry at.  [default: the clock's]",
+)
+CONFIG = click.option(
+    "--config",
+    metavar="TOML",
+    shell_complete=complete_files,
+    help="A contract file: rules, severities, parameters.",
+)
+
+
+def contract_of(loss: str | None, config: str | None) -> Contract:
+    """The contract that the options --loss and --config name."""
+    from provenance.contract import Contract
+
+    if config is None:
+        return Contract.for_loss(loss or "stable_reinforce")
+    contract = Contract.load(config, loss=loss or "stable_reinforce")
+    if loss not in (None, contract.loss.name):
+        raise click.UsageError(f"--loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}")
+    return contract
