@@ -44,7 +44,7 @@ def test_other_names_do_not_exist(name: str) -> None:
 
 def test_errors_have_one_root() -> None:
     errors = [getattr(provenance, name) for name in provenance.__all__ if name.endswith("Error")]
-    assert len(errors) == 7
+    assert len(errors) == 8
     assert all(issubclass(error, provenance.ProvenanceError) for error in errors)
 
 

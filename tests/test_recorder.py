@@ -23,6 +23,11 @@ import provenance
 from provenance import LedgerError, MemoryLedger, Recorder, SchemaError
 from provenance.sequences import ABSENT, microseconds
 
+# The SDK leaves its connections to the garbage collector, which comes during some test.
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:Exception ignored in. <(socket|function _Sel).*:pytest.PytestUnraisableExceptionWarning"
+)
+
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 PARAMS = types.SamplingParams(max_tokens=8, temperature=0.5, top_p=0.75, top_k=20, seed=3)
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
         ReadError,
         SchemaError,
         ValidationError,
+        WriteError,
     )
-    from provenance.formats import write_datums, write_sequences
-    from provenance.ledger import Ledger, MemoryLedger
+    from provenance.formats import convert, write_datums, write_sequences
+    from provenance.ledger import Ledger, LedgerStats, MemoryLedger
     from provenance.ledger.recorder import Recorder
+    from provenance.ledger.sql import SqlLedger
     from provenance.models import (
         Datum,
         DmelChunk,
@@ -50,9 +52,11 @@ _HOMES = {
         "ReadError",
         "SchemaError",
         "ValidationError",
+        "WriteError",
     ),
-    "provenance.formats": ("write_datums", "write_sequences"),
-    "provenance.ledger": ("Ledger", "MemoryLedger"),
+    "provenance.formats": ("convert", "write_datums", "write_sequences"),
+    "provenance.ledger": ("Ledger", "LedgerStats", "MemoryLedger"),
+    "provenance.ledger.sql": ("SqlLedger",),
     "provenance.ledger.recorder": ("Recorder",),
     "provenance.models": (
         "Datum",
@@ -80,6 +84,7 @@ __all__ = [
     "ImageChunk",
     "Ledger",
     "LedgerError",
+    "LedgerStats",
     "Location",
     "MemoryLedger",
     "MissingDependencyError",
@@ -94,12 +99,15 @@ __all__ = [
     "SampledSequence",
     "SchemaError",
     "Severity",
+    "SqlLedger",
     "TensorData",
     "ValidatedBatch",
     "ValidationError",
     "Violation",
+    "WriteError",
     "__version__",
     "check",
+    "convert",
     "iter_violations",
     "validate",
     "write_datums",

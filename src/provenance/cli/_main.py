@@ -24,7 +24,7 @@ INTERRUPTED, NO_READER = 130, 141
 """What a shell reports for a process that SIGINT or SIGPIPE ended."""
 
 #: Each is a module of this package that holds a click command of the same name.
-_COMMANDS = ("check", "explain", "rules")
+_COMMANDS = ("check", "completion", "convert", "demo", "explain", "inspect", "ledger", "rules")
 
 
 class _Commands(click.Group):
@@ -33,8 +33,10 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
+            if ctx.resilient_parsing:  # a shell that completes what was mistyped is told nothing
+                return None
             from difflib import get_close_matches
 
             near = get_close_matches(cmd_name, _COMMANDS, n=1)

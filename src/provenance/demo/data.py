@@ -1,0 +1,57 @@
+"""The demo's files: a ledger of what was sampled, datums made from it, and a broken copy of some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from provenance.demo.faults import FAULTS, FOREIGN, STALE, Fault
+from provenance.demo.game import Rollout, datums_of, play
+from provenance.demo.ngram import NgramModel
+from provenance.formats import write_datums
+from provenance.ledger import Ledger
+from provenance.ledger.recorder import Recorder
+from provenance.models import Datum
+
+SESSION: Final = "demo"
+_EARLIER_SESSION: Final = "demo-before-the-restart"
+_SEED: Final = 7
+_GROUPS: Final = 12
+
+
+def sample_and_record(ledger: Ledger) -> tuple[NgramModel, list[list[Rollout]]]:
+    """Fit the model and play; the same characters each time, recorded at the time it is."""
+    text = files("provenance.demo").joinpath("corpus.txt").read_text(encoding="utf-8")
+    model = NgramModel(text, seed=_SEED)
+    return model, play(_recorder(model, ledger), model, _GROUPS)
+
+
+def build(groups: Sequence[Sequence[Rollout]], path: Path) -> list[Datum]:
+    """Datums of all rollouts, written to a file."""
+    datums = [datum for group in groups for datum in datums_of(group)]
+    write_datums(datums, path)
+    return datums
+
+
+def break_some(model: NgramModel, ledger: Ledger, datums: Sequence[Datum], path: Path) -> list[Fault]:
+    """Write datums broken in one way each; the faults, in the order of the lines."""
+    scored = [datum for datum in datums if datum.loss_fn_inputs["advantages"].data.any()]
+    broken: list[dict[str, Any]] = [datum.model_dump(mode="json") for datum in scored[: len(FAULTS)]]
+    for fault, datum in zip(FAULTS, broken, strict=True):
+        fault.change(datum)
+    yesterday = datetime.now(UTC) - timedelta(hours=30)
+    elsewhere = _recorder(model, ledger, session_id=_EARLIER_SESSION)
+    before = _recorder(model, ledger, clock=lambda: yesterday)
+    for recorder in (elsewhere, before):
+        (group,) = play(recorder, model, 1)
+        broken.append(datums_of(group)[0].model_dump(mode="json"))
+    write_datums(broken, path)
+    return [*FAULTS, FOREIGN, STALE]
+
+
+def _recorder(model: NgramModel, ledger: Ledger, **changes: Any) -> Recorder:
+    known: dict[str, Any] = {"session_id": SESSION, "record_stability_info": True, "model": "6-gram"}
+    return Recorder(lambda prompt, n, _: model.sample(prompt, n), ledger, **known | changes)
