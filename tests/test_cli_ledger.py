@@ -343,6 +343,10 @@ def test_check_with_a_ledger_that_was_imported(folder: Path) -> None:
         (["renew", "x.db", "--session", "s", "--from", "s.jsonl"], "s.jsonl: line 1: "),
         (["renew", "x.db", "--session", "s", "--from", "x.db"], "x.db: unknown suffix"),
         (["renew", "missing.db", "--session", "s", "a"], "missing.db: no such file"),
+        (["renew", "x.db", "--session", "s", "a", "--at", "9999-12-31T23:59:59-14:00"], "years 1 to 9999"),
+        (["expiring", "x.db", "--now", "9999-12-31T23:59:59-14:00", "--within", "0s"], "years 1 to 9999"),
+        (["expiring", "x.db", "--now", "0001-01-01T00:00:00Z"], "years 1 to 9999"),
+        (["export", "x.db", "-"], "-: is no file; name one"),
         (["prune", "x.db"], "expected either --before or --older-than"),
         (["prune", "x.db", "--before", "2026-01-02T12:00:00Z", "--older-than", "1h"], "not both"),
         (["prune", "x.db", "--older-than", "999999999h"], "outside of the years 1 to 9999"),
@@ -359,3 +363,35 @@ def test_misuse_gets_one_line_and_changes_nothing(folder: Path, arguments: list[
     assert err.count("\n") == 1
     assert any(part in err for part in message.split("|")), err
     assert (names(), Path("x.db").read_bytes()) == before
+
+
+def test_import_beside_what_is_left_of_another_ledger(folder: Path) -> None:
+    provenance.write_sequences([sequence("a")], "s.jsonl")
+    Path("x.db-wal").write_bytes(b"pages of a ledger that was removed")
+    code, _, err = call("import", "x.db", "s.jsonl")
+    assert code == 2
+    assert "x.db-wal: left over from a ledger that is gone; remove it" in err
+    assert names() == ["s.jsonl", "x.db-wal"]
+
+
+@pytest.mark.parametrize("mebibytes", [2, 3, 4])
+def test_import_onto_a_disk_that_is_too_small(folder: Path, mebibytes: int) -> None:
+    text = range(100_000)
+    provenance.write_sequences([sequence(f"{i}", prompt_tokens=text[i:]) for i in range(5)], "s.parquet")
+    script = (
+        f"mkdir disk && mount -t tmpfs -o size={mebibytes}m none disk || exit 77\n"
+        f"{sys.executable} -m provenance ledger import disk/x.db s.parquet\n"
+        "code=$?; ls -A disk; exit $code"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no file systems of one's own here")
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert done.stderr.startswith("error: disk/x.db: the disk")
+    assert done.stderr.count("disk/x.db") == done.stderr.count("\n") == 1
+    assert done.stdout == ""

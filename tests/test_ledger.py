@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -489,3 +491,27 @@ class TestManyInMemory(InMemory.TestCase):  # type: ignore[misc, name-defined]
 @pytest.mark.slow
 class TestManyInSqlite(InSqlite.TestCase):  # type: ignore[misc, name-defined]
     settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("at", [datetime.max.replace(tzinfo=timezone(-HOUR)), NOON.replace(tzinfo=None)])
+def test_a_use_at_a_time_that_cannot_be_kept_changes_nothing(make: Any, at: datetime) -> None:
+    ledger = make([sequence("a")])
+    with pytest.raises(LedgerError, match="nothing was changed"):
+        ledger.renew(["a"], "s", at)
+    assert ledger.uses("a", "s") == 0
+
+
+def test_threads_may_read_a_memory_ledger_while_others_record() -> None:
+    ledger, wrong = MemoryLedger(), []
+
+    def work(number: int) -> None:
+        for i in range(150):
+            name = f"{number}-{i}"
+            ledger.record([sequence(name, tokens=[number, i])])
+            if ledger.lookup([name], "s").tokens(0).tolist() != [number, i]:
+                wrong.append(name)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert wrong == []
+    assert len(pickle.loads(pickle.dumps(ledger))) == len(ledger) == 8 * 150

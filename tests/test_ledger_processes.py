@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from _ledgers import HOUR, NOON, postgresql, sequence
 
+import provenance
 from provenance import SqlLedger
 
 HERE = str(Path(__file__).parent)
@@ -168,3 +169,35 @@ def test_pruning_a_file_beside_writers(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pruning_a_server_beside_writers() -> None:
     prune_meanwhile(postgresql())
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda path: provenance.check([], ledger=path, session="s"),
+        lambda path: SqlLedger(path).close(),
+        lambda path: SqlLedger(path, read_only=True).stats(),
+        lambda path: provenance.check([], ledger=str(path.with_suffix(".txt")), session="s"),
+    ],
+    ids=["check", "second", "read only", "by another name"],
+)
+def test_opening_a_ledger_twice_keeps_its_locks(tmp_path: Path, again: Any) -> None:
+    # POSIX drops a process's locks on a file when it closes any descriptor of it.
+    path = tmp_path / "x.db"
+    path.with_suffix(".txt").symlink_to(path)
+
+    def elsewhere(name: str) -> None:
+        record = "with SqlLedger(sys.argv[1]) as ledger:\n    ledger.record([sequence(sys.argv[3])])\n"
+        subprocess.run([sys.executable, "-c", WRITER + record, path, HERE, name], check=True)
+
+    with SqlLedger(path) as ledger:
+        ledger.record([sequence("a")])
+        again(path)
+        elsewhere("b")
+        assert ledger.record([sequence("c")]) == 1
+        elsewhere("d")
+        assert ledger.record([sequence("e")]) == 1
+    with SqlLedger(path, read_only=True) as ledger:
+        assert ledger.lookup(list("abcde"), "s").known.all()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

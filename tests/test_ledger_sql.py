@@ -303,6 +303,7 @@ def test_what_is_no_ledger_is_refused_in_one_line(name: str, tmp_path: Path) -> 
         list(SqlLedger(path, **options).tables())
     text = str(raised.value)
     assert text.startswith(f"{path}: ")
+    assert not text.startswith(f"{path}: {path}: ")
     assert "\n" not in text
     assert "sqlalche" not in text
     assert name != "missing" or not path.exists()
@@ -693,3 +694,15 @@ def test_a_pipe_as_ledger_is_not_eaten(tmp_path: Path) -> None:
     )
     writer.join()
     assert report.valid
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_relative_path_stays_with_its_file(tmp_path: Path, monkeypatch: Any, read_only: bool) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        with SqlLedger(tmp_path / name / "x.db") as made:
+            made.record([sequence(name)])
+    monkeypatch.chdir(tmp_path / "here")
+    with SqlLedger("x.db", read_only=read_only) as opened:
+        monkeypatch.chdir(tmp_path / "there")
+        assert opened.lookup(["here", "there"], "s").known.tolist() == [True, False]

@@ -154,7 +154,6 @@ def test_a_function_knows_nothing_by_itself(missing: str) -> None:
         SimpleNamespace(sequences=[Sequence()]),
         {"sequences": [Sequence()]},
         [Sequence()],
-        iter([Sequence()]),
         [
             {
                 "sequence_id": "f:1",
@@ -164,7 +163,7 @@ def test_a_function_knows_nothing_by_itself(missing: str) -> None:
             }
         ],
     ],
-    ids=["object", "mapping", "list", "iterator", "dicts"],
+    ids=["object", "mapping", "list", "dicts"],
 )
 def test_a_function_may_return_objects_or_mappings(response: Any) -> None:
     ledger = MemoryLedger()
@@ -276,3 +275,81 @@ def test_what_cannot_be_recorded_is_not_handed_out(
 def test_what_cannot_sample_is_refused() -> None:
     with pytest.raises(LedgerError, match="7 cannot sample: expected a function or an object"):
         around(7, MemoryLedger())
+
+
+def test_an_iterator_is_handed_out_as_a_list() -> None:
+    ledger = MemoryLedger()
+    assert around(lambda *_: iter([Sequence()]), ledger).sample([1]) == [Sequence()]
+    assert len(ledger) == 1
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], np.array([1, 2]), types.ModelInput.from_ints([1, 2])])
+def test_what_becomes_of_the_prompt_later_changes_no_record(prompt: Any) -> None:
+    ledger = MemoryLedger()
+
+    def sample(given: Any, n: int, params: Any) -> list[Sequence]:
+        if isinstance(given, list):
+            given.append(99)
+        elif isinstance(given, np.ndarray):
+            given[:] = 7
+        return [Sequence()]
+
+    around(sample, ledger).sample(prompt)
+    assert ledger.lookup(["f:1"], "s").prompt(0).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"prompt": "text"},
+        {"prompt": None},
+        {"prompt": [[1, 2]]},
+        {"prompt": [0.5]},
+        {"sampling_params": {"temperature": float("nan")}},
+        {"sampling_params": {"seed": 2**63}},
+        {"known": {"session_id": ""}},
+        {"known": {"policy_version": 1.5}},
+        {"known": {"record_stability_info": 1}},
+        {"known": {"clock": lambda: NOON.replace(tzinfo=None)}},
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_before_it_is_sampled(request_: dict[str, Any]) -> None:
+    asked: list[Any] = []
+    recorder = around(lambda *given: asked.append(given) or [], MemoryLedger(), **request_.pop("known", {}))
+    with pytest.raises(SchemaError):
+        recorder.sample(**{"prompt": [1], **request_})
+    assert asked == []
+
+
+class Awaitable:
+    def __await__(self) -> Any:
+        yield from asyncio.sleep(0).__await__()
+        return [Sequence()]
+
+
+class Result:
+    def result(self) -> list[Sequence]:
+        return [Sequence()]
+
+
+@pytest.mark.parametrize(
+    "answer", [Awaitable, Result, lambda: [Sequence()]], ids=["awaitable", "result", "list"]
+)
+def test_whatever_a_sampler_returns_can_be_awaited_where_it_says_so(answer: Any) -> None:
+    ledger = MemoryLedger()
+
+    async def sample() -> Any:
+        pending = around(lambda *_: answer(), ledger).sample([1])
+        return pending if isinstance(pending, list) else await pending
+
+    assert asyncio.run(sample()) == [Sequence()]
+    assert len(ledger) == 1
+
+
+def test_sample_async_is_there_for_who_calls_the_client_so(clients: dict[bool, Any]) -> None:
+    ledger = MemoryLedger()
+    prompt = types.ModelInput.from_ints([1])
+    response = asyncio.run(
+        Recorder(clients[True], ledger).sample_async(prompt, num_samples=3, sampling_params=PARAMS)
+    )
+    assert len(response.sequences) == len(ledger) == 3

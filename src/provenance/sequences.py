@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from provenance.columns import Array, Floats, Ints, Mask, view
+from provenance.errors import LedgerError
 from provenance.models import SampledSequence
 
 #: An absent time or integer.
@@ -194,6 +195,22 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 def microseconds(moment: datetime) -> int:
     """An aware time as microseconds since 1970 UTC; finer digits are cut."""
     return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment_of_use(at: datetime) -> int:
+    """A time that is to be kept, as microseconds since 1970 UTC.
+
+    Raises:
+        LedgerError: it has no offset from UTC, or lies outside of the years 1 to 9999 there.
+    """
+    if at.utcoffset() is None:
+        raise LedgerError(f"time {at.isoformat()!r} has no offset from UTC; nothing was changed")
+    try:
+        return microseconds(at.astimezone(UTC))
+    except OverflowError:
+        raise LedgerError(
+            f"time {at.isoformat()!r} lies outside of the years 1 to 9999 in UTC; nothing was changed"
+        ) from None
 
 
 def rfc3339(moment: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
@@ -90,4 +90,8 @@ def moment_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     if moment.utcoffset() is None:
         text = f"{value!r} has no offset from UTC: append Z or +hh:mm"
         raise click.BadParameter(text, ctx=ctx, param=param)
-    return moment
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        text = f"{value!r} lies outside of the years 1 to 9999 in UTC"
+        raise click.BadParameter(text, ctx=ctx, param=param) from None

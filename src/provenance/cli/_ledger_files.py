@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from provenance import formats
 from provenance.cli._common import say
 from provenance.columns import SAMPLED, Fault
 from provenance.engine.sources import paths_of
-from provenance.errors import LedgerError
+from provenance.errors import LedgerError, WriteError
 from provenance.formats._io import replacing
 from provenance.ledger.place import SUFFIXES, is_database, is_url
 from provenance.ledger.sql import SqlLedger
@@ -55,16 +56,33 @@ def _target(place: str) -> Iterator[SqlLedger]:
         with SqlLedger(place) as ledger:
             yield ledger
         return
+    for file in _beside(place):
+        if file.exists():
+            # SQLite would take it for a part of the new one.
+            raise LedgerError(f"{file}: left over from a ledger that is gone; remove it, then import again")
     with replacing(place) as temporary:
         try:
             with SqlLedger(temporary) as ledger:
                 yield ledger
         except LedgerError as error:
             raise LedgerError(str(error).replace(temporary, place)) from error
+        finally:
+            left = [file for file in _beside(temporary) if file.exists()]
+            for file in left:
+                file.unlink()
+        if left:
+            # SQLite says nothing of a log that it could not bring into the database when that was closed.
+            raise LedgerError(f"{place}: the disk is full; nothing was recorded")
         if Path(place).exists():
             raise LedgerError(
                 f"{place}: another program created it meanwhile; nothing was recorded, try again"
             )
+
+
+def _beside(place: str) -> list[Path]:
+    """What SQLite keeps beside a database that is open."""
+    file = Path(place).resolve()
+    return [file.with_name(file.name + end) for end in ("-wal", "-shm")]
 
 
 def _readable(paths: list[str], max_line: int) -> Iterator[SequenceTable]:
@@ -94,6 +112,8 @@ def _described(path: str, fault: Fault) -> str:
 
 def export_file(ledger: SqlLedger, path: str, session: str | None) -> int:
     """Write the sequences of a ledger, or those of a session; returns how many."""
+    if path == "-":
+        raise WriteError(path, "is no file; name one, and provenance convert FILE - writes it to stdout")
     written = 0
 
     def records() -> Iterator[dict[str, Any]]:
@@ -145,10 +165,8 @@ def trained_on(path: str) -> list[str]:
     for columns in formats.read_datums(path):
         for fault in columns.faults:
             first = int(columns.row[0]) if len(columns) else 0
-            place = f"line {fault.line}" if fault.line is not None else f"row {first + (fault.row or 0)}"
-            raise click.ClickException(
-                f"{path}: {place}: {fault.field}: {fault.message}; nothing was renewed"
-            )
+            at = replace(fault, row=None if fault.row is None else first + fault.row)
+            raise click.ClickException(f"{_described(path, at)}; nothing was renewed")
         spans = columns.target_spans
         sampled = (spans.kind == SAMPLED) & (spans.sequence >= 0)
         ids |= dict.fromkeys(columns.ids[k] for k in np.unique(spans.sequence[sampled]).tolist())

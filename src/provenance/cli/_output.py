@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from provenance.errors import WriteError
+
 __all__ = ["open_output"]
 
 
@@ -23,6 +25,16 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     if path is None or path == "-":
         yield sys.stdout
         return
+    try:
+        with _open_file(path) as stream:
+            yield stream
+    except OSError as error:
+        # What the system says about a full disk names no file.
+        raise WriteError(path, (error.strerror or str(error)).lower()) from error
+
+
+@contextmanager
+def _open_file(path: str) -> Iterator[TextIO]:
     target = Path(path)
     if target.exists() and not target.is_file():
         with target.open("w", encoding="utf-8", errors="backslashreplace") as stream:

@@ -66,7 +66,8 @@ def import_(*, place: str, files: tuple[str, ...], max_line: int) -> None:
 
     FILES are files of sampled sequences, patterns, other ledgers, or - for
     JSONL on stdin. Sequences that LEDGER holds already must be the same. A
-    ledger that does not exist is created.
+    ledger that does not exist is created. Of another ledger the times come
+    along, but not the number of uses, which files do not hold.
     """
     from provenance.cli._ledger_files import import_files
     from provenance.reports.text import count

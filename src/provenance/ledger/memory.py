@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from functools import wraps
 from hashlib import blake2b
 from math import nan
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -16,7 +18,15 @@ from provenance.columns import Ints, Mask, any_in_rows, offsets_of
 from provenance.errors import LedgerError
 from provenance.ledger.stats import LedgerStats, SessionStats
 from provenance.models import SampledSequence
-from provenance.sequences import ABSENT, Record, SequenceTable, TableBuilder, microseconds, table_of_models
+from provenance.sequences import (
+    ABSENT,
+    Record,
+    SequenceTable,
+    TableBuilder,
+    microseconds,
+    moment_of_use,
+    table_of_models,
+)
 
 #: Tokens of a prompt, evenly spread, that make its digest together with its length.
 _SAMPLED_TOKENS: Final = 8
@@ -25,10 +35,29 @@ _POOLS: Final = ("pool", "logprobs")
 _COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in _POOLS)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_at_a_time(
+    method: Callable[Concatenate[MemoryLedger, P], T],
+) -> Callable[Concatenate[MemoryLedger, P], T]:
+    @wraps(method)
+    def alone(self: MemoryLedger, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
 class MemoryLedger:
-    """Sequences held in memory: read from files, or recorded by a program that keeps them itself."""
+    """Sequences held in memory: read from files, or recorded by a program that keeps them itself.
+
+    Threads may share it: a recorder writes from one while a check reads from another.
+    """
 
     def __init__(self, sequences: Iterable[SampledSequence] = ()) -> None:
+        self._lock = threading.RLock()
         self._uses: Counter[tuple[str, str]] = Counter()
         self._clear()
         self.record(sequences)
@@ -45,6 +74,14 @@ class MemoryLedger:
     def __len__(self) -> int:
         return self._size - 1
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+
+    @_one_at_a_time
     def record(self, sequences: Iterable[SampledSequence]) -> int:
         """Record sequences, all or none (see ``Ledger.record``)."""
         table = table_of_models(sequences)
@@ -62,6 +99,7 @@ class MemoryLedger:
         self.load(table)
         return len(self) - before
 
+    @_one_at_a_time
     def load(self, table: SequenceTable) -> None:
         """Add a table as it is.
 
@@ -94,6 +132,7 @@ class MemoryLedger:
             else:
                 known.conflicting[at] = True
 
+    @_one_at_a_time
     def lookup(self, ids: Sequence[str], session: str | None) -> SequenceTable:
         """One row for each id (see ``Ledger.lookup``)."""
         own = self._index.get(session, {}) if session is not None else {}
@@ -104,6 +143,7 @@ class MemoryLedger:
             rows[i], ambiguous[i] = elsewhere[0] if elsewhere else 0, len(elsewhere) > 1
         return replace(self._table.take(rows), ambiguous=ambiguous)
 
+    @_one_at_a_time
     def renew(self, ids: Sequence[str], session: str, at: datetime) -> int:
         """Restart the day of sequences (see ``Ledger.renew``)."""
         index = self._index.get(session, {})
@@ -113,16 +153,18 @@ class MemoryLedger:
                 raise LedgerError(
                     f"sequence {sequence_id!r} of session {session!r} is not recorded; nothing was renewed"
                 )
-        table, moment = self._table, microseconds(at)
+        table, moment = self._table, moment_of_use(at)
         for row in {row for row in rows if row is not None}:
             table.last_used_at[row] = max(table.last_used_at[row], moment)
         self._uses.update((session, sequence_id) for sequence_id in set(ids))
         return len(set(ids))
 
+    @_one_at_a_time
     def uses(self, sequence_id: str, session: str) -> int:
         """How many training requests used a sequence, as far as ``renew`` was told."""
         return self._uses[session, sequence_id]
 
+    @_one_at_a_time
     def expiring(self, before: datetime, session: str | None = None) -> SequenceTable:
         """What was last used before a time, the oldest first (see ``Ledger.expiring``)."""
         table, used = self._table, self._last_use()
@@ -132,6 +174,7 @@ class MemoryLedger:
         rows = np.flatnonzero(chosen)
         return table.take(rows[np.argsort(used[rows], kind="stable")])
 
+    @_one_at_a_time
     def prune(self, before: datetime) -> int:
         """Forget what was last used before a time (see ``Ledger.prune``)."""
         size = len(self)
@@ -143,6 +186,7 @@ class MemoryLedger:
         self._uses = Counter({key: self._uses[key] for key in kept_keys if key in self._uses})
         return size - len(self)
 
+    @_one_at_a_time
     def stats(self) -> LedgerStats:
         """What is held, in numbers (see ``Ledger.stats``)."""
         table, used = self._table, self._last_use()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MAGIC", "SUFFIXES", "is_database", "is_url"]
+__all__ = ["MAGIC", "SUFFIXES", "is_database", "is_url", "start_of"]
 
 #: What the name of a new ledger ends in.
 SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
@@ -26,9 +27,33 @@ def is_database(place: str | os.PathLike[str]) -> bool:
         return True
     try:
         # Nothing but a regular file: reading from a pipe would take what its reader is meant to get.
-        if not Path(name).is_file():
-            return False
-        with Path(name).open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+        return Path(name).is_file() and start_of(name, len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
+
+
+def start_of(path: str, size: int) -> bytes:
+    """The first bytes of a file that may be a SQLite database which this process has open.
+
+    Where any descriptor of a file is closed, POSIX drops all locks that the process holds on it, SQLite's
+    too, and others would write to what is being written (https://sqlite.org/howtocorrupt.html, 2.2). So
+    that of a database, or of an empty file that may become one, stays open, one for each file.
+    """
+    found = Path(path).stat()
+    key = found.st_dev, found.st_ino
+    with _reading:
+        descriptor = _kept.get(key)
+        if descriptor is None:
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        start = os.read(descriptor, size)
+        if key not in _kept:
+            if MAGIC.startswith(start[: len(MAGIC)]):
+                _kept[key] = descriptor
+            else:
+                os.close(descriptor)
+    return start
+
+
+_kept: Final[dict[tuple[int, int], int]] = {}
+_reading: Final = threading.Lock()

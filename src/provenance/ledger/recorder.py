@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -66,7 +65,6 @@ class Recorder:
         self._sample = _method_of(sampler)
         self._ledger = ledger
         self._clock = clock
-        self._lock = threading.Lock()
         holder = getattr(sampler, "holder", None)
         stability = getattr(sampler, "_record_stability_info", None)
         base_model = getattr(sampler, "get_base_model", None)
@@ -87,35 +85,44 @@ class Recorder:
             options: passed on to the sampler as they are.
 
         Returns:
-            What the sampler returns. Where that is a future, a `Recording`, whose result is recorded before
-            it is handed out; where it is an awaitable, a coroutine that does the same.
+            What the sampler returns, a list in the place of an iterator. Where that is a future, a
+            `Recording`, whose result is recorded before it is handed out; where it is an awaitable, a
+            coroutine that does the same.
 
         Raises:
-            SchemaError: the prompt has a chunk of unknown length, which is found before anything is sampled;
-                or a sequence came back without logprobs, or malformed.
+            SchemaError: prompt, parameters or time cannot be recorded, which is found before anything is
+                sampled; or a sequence came back without logprobs, or malformed.
             LedgerError: the ledger has one of the sequences with other content, or cannot be written.
         """
-        record = {
-            **self._constant,
-            "prompt_tokens": _prompt_tokens(prompt),
-            "sampled_at": self._clock(),
+        # A model holds copies: the caller may go on with the prompt in place while the request is under way.
+        request = SampledSequence(
+            sequence_id="not known yet",
+            prompt_tokens=_prompt_tokens(prompt),
+            tokens=[],
+            logprobs=[],
+            sampled_at=self._clock(),
             **{name: _get(sampling_params, name) for name in _PARAMETERS},
-        }
+            **self._constant,
+        )
         answer = self._sample(prompt, num_samples, sampling_params, **options)
-        if asyncio.isfuture(answer) or inspect.iscoroutine(answer):
-            return self._awaited(answer, record)
-        if hasattr(answer, "result"):
-            return Recording(answer, lambda response: self._keep(response, record))
-        return self._keep(answer, record)
+        if not asyncio.isfuture(answer) and hasattr(answer, "result"):
+            return Recording(answer, lambda response: self._keep(response, request))
+        if inspect.isawaitable(answer):
+            return self._awaited(answer, request)
+        return self._keep(answer, request)
 
-    async def _awaited(self, answer: Any, record: Mapping[str, Any]) -> Any:
+    async def sample_async(self, *args: Any, **options: Any) -> Any:
+        """As ``sample``, awaited at once."""
+        return await self.sample(*args, **options)
+
+    async def _awaited(self, answer: Any, request: SampledSequence) -> Any:
         response = await answer
-        return await asyncio.to_thread(self._keep, response, record)
+        return await asyncio.to_thread(self._keep, response, request)
 
-    def _keep(self, response: Any, record: Mapping[str, Any]) -> Any:
-        sequences = [_record_of(sequence, record) for sequence in _sequences_of(response)]
-        with self._lock:
-            self._ledger.record(sequences)
+    def _keep(self, response: Any, request: SampledSequence) -> Any:
+        if isinstance(response, Iterator):
+            response = list(response)
+        self._ledger.record([_record_of(sequence, request) for sequence in _sequences_of(response)])
         return response
 
 
@@ -128,13 +135,14 @@ class Recording:
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the response, at most ``timeout`` seconds (TimeoutError), and record it."""
-        return self._keep(self._future.result(timeout))
+        return self._keep(self._future.result() if timeout is None else self._future.result(timeout))
 
     async def result_async(self, timeout: float | None = None) -> Any:
-        """As ``result``, without blocking the event loop; recording is done in a thread."""
-        future = self._future
+        """As ``result``, without blocking the event loop."""
+        if not inspect.isawaitable(self._future):
+            return await asyncio.to_thread(self.result, timeout)
         async with asyncio.timeout(timeout):
-            response = await (future if inspect.isawaitable(future) else asyncio.wrap_future(future))
+            response = await self._future
         return await asyncio.to_thread(self._keep, response)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -198,17 +206,18 @@ def _sequences_of(response: Any) -> Iterable[Any]:
     return response
 
 
-def _record_of(sequence: Any, record: Mapping[str, Any]) -> SampledSequence:
+def _record_of(sequence: Any, request: SampledSequence) -> SampledSequence:
     sequence_id, logprobs = _get(sequence, "sequence_id"), _get(sequence, "logprobs")
     if logprobs is None:
         raise SchemaError(
             f"sequence {sequence_id!r} came back without logprobs, which no training request can do without: "
             "ask the sampler for them"
         )
-    return SampledSequence(
-        sequence_id=sequence_id,
-        tokens=_get(sequence, "tokens"),
-        logprobs=logprobs,
-        stop_reason=_get(sequence, "stop_reason"),
-        **record,
+    return request.model_copy(
+        update={
+            "sequence_id": sequence_id,
+            "tokens": _get(sequence, "tokens"),
+            "logprobs": logprobs,
+            "stop_reason": _get(sequence, "stop_reason"),
+        }
     )

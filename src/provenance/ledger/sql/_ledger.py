@@ -23,7 +23,7 @@ from provenance.ledger.sql._words import in_words
 from provenance.ledger.sql._writes import insert_table, keep_others_out, renew_ids
 from provenance.ledger.stats import LedgerStats, time_of
 from provenance.models import SampledSequence
-from provenance.sequences import SequenceTable, microseconds, table_of_models
+from provenance.sequences import SequenceTable, microseconds, moment_of_use, table_of_models
 
 T = TypeVar("T")
 
@@ -62,20 +62,21 @@ class SqlLedger:
         self._place = found if isinstance(found, str) else found.set(query={}).render_as_string()
         with in_words(self._place):
             self._writing, self._reading = engines_of(found, create=create, read_only=read_only)
-            try:
-                self._open(create=create)
-            except BaseException:
-                self.close()
-                raise
+        try:
+            self._open(create=create)
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self, *, create: bool) -> None:
         if self._read(_schema.is_there):
             return
         if self._writing is None or not create:
             raise LedgerError(
-                "holds no ledger yet; provenance ledger import makes one from files of sequences"
+                f"{self._place}: holds no ledger yet; "
+                "provenance ledger import makes one from files of sequences"
             )
-        with self._writing.begin() as connection:
+        with self._write() as connection:
             _schema.create(connection)
 
     def close(self) -> None:
@@ -121,7 +122,7 @@ class SqlLedger:
     def renew(self, ids: Sequence[str], session: str, at: datetime) -> int:
         """Restart the day of sequences (see ``Ledger.renew``)."""
         with self._write() as connection:
-            return renew_ids(connection, ids, session, microseconds(at))
+            return renew_ids(connection, ids, session, moment_of_use(at))
 
     def prune(self, before: datetime) -> int:
         """Forget what was last used before a time (see ``Ledger.prune``).

@@ -11,12 +11,14 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
 
 from provenance.errors import LedgerError
-from provenance.ledger.place import MAGIC, SUFFIXES
+from provenance.ledger.place import MAGIC, SUFFIXES, start_of
 
 #: Seconds that a writer waits for others: to import or to prune a large ledger takes minutes.
 PATIENCE: Final = 300.0
 #: Place of the byte of a SQLite file that is 2 where it has a write-ahead log.
 _JOURNAL: Final = 18
+#: Seconds within which two changes of a file may have the same time.
+_TICK: Final = 0.02
 _IMPORT: Final = "a ledger is made from files of sequences by provenance ledger import"
 #: What changes with a file's content.
 _State = tuple[int, int, int]
@@ -38,8 +40,7 @@ def find_file(path: str, *, create: bool, write: bool) -> None:
         if not path.lower().endswith(SUFFIXES):
             raise LedgerError(f"unknown suffix, a new ledger's name ends in one of {', '.join(SUFFIXES)}")
         file.touch()
-    with file.open("rb") as opened:
-        start = opened.read(len(MAGIC))
+    start = start_of(path, len(MAGIC))
     if start != MAGIC and (start or not create):
         raise LedgerError(
             f"{'no SQLite database' if start else 'an empty file'}, so no ledger; {_IMPORT} LEDGER FILES"
@@ -89,8 +90,10 @@ class _Reader(sqlite3.Connection):
 
     @classmethod
     def open(cls, path: str) -> _Reader:
+        if time.time() - Path(path).stat().st_mtime < _TICK:
+            time.sleep(_TICK)
         state = _state_of(path)
-        quiet = _is_quiet(path)
+        quiet = _is_quiet(path) and time.time_ns() - state[2] >= _TICK * 1e9
         uri = f"{_uri(path)}?mode=ro{'&immutable=1' if quiet else ''}"
         reader = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, factory=cls)
         reader.path, reader.state = path, state if quiet else None
@@ -98,10 +101,12 @@ class _Reader(sqlite3.Connection):
 
 
 def _is_quiet(path: str) -> bool:
-    with Path(path).open("rb") as file:
-        header = file.read(_JOURNAL + 1)
-    log = Path(f"{os.path.realpath(path)}-wal")
-    return header[_JOURNAL:] == b"\2" and not (log.exists() and log.stat().st_size)
+    header = start_of(path, _JOURNAL + 1)
+    try:
+        logged = Path(f"{os.path.realpath(path)}-wal").stat().st_size
+    except FileNotFoundError:
+        logged = 0
+    return header[_JOURNAL:] == b"\2" and not logged
 
 
 def _state_of(path: str) -> _State:
