@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -413,7 +413,13 @@ def test_permission_denied(common: Path) -> None:
 
 
 def fed(pipe: Path, content: bytes) -> threading.Thread:
-    thread = threading.Thread(target=pipe.write_bytes, args=[content], daemon=True)
+    """A thread that writes to a named pipe for as long as somebody reads."""
+
+    def write() -> None:
+        with suppress(BrokenPipeError):
+            pipe.write_bytes(content)
+
+    thread = threading.Thread(target=write)
     thread.start()
     return thread
 

@@ -30,6 +30,35 @@ def tensors(rows: Sequence[Any]) -> list[Any]:
 # A step
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.5])
+@pytest.mark.parametrize("mean", [0.0, -1e-3, -8.0, -12.0, -20.0, 15.0])
+def test_the_effective_sample_size_of_ratios_of_any_size(mean: float, spread: float) -> None:
+    made = several(3)
+    rng = np.random.default_rng(0)
+    log_ratios = [mean + spread * rng.normal(size=len(each)) for each in made]
+    p = [torch.tensor(each.q + r) for each, r in zip(made, log_ratios, strict=True)]
+    batch = validated(made)
+    sampled = np.concatenate(log_ratios)[batch.sampled]
+    ratio = np.exp(np.minimum(sampled, 20))
+    expected = ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum())
+    metrics = merge([measure(batch, p), measure(batch, p)])
+    assert metrics["ess:mean"] == pytest.approx(expected, rel=1e-5)
+    assert metrics["ratio:mean"] == pytest.approx(ratio.mean(), rel=1e-5)
+
+
+def test_ratios_that_are_no_floats_have_no_effective_sample_size() -> None:
+    made = several(3)
+    p = [torch.tensor(each.q - 1000, dtype=torch.float32) for each in made]
+    out = stable_reinforce(validated(made), p)
+    assert math.isnan(out.metrics["ess:mean"])
+    assert math.isfinite(out.loss)
+
+
+def test_metrics_of_something_else_are_not_merged() -> None:
+    with pytest.raises(LossError, match="metrics lack ratio:sum"):
+        merge([{"loss:sum": 1.0}])
+
+
 def test_the_metrics_of_a_hand_computed_batch() -> None:
     made = make(
         np.random.default_rng(0),
@@ -55,6 +84,7 @@ def test_the_metrics_of_a_hand_computed_batch() -> None:
         "k3:sum": 10.5 - 3 - 3 * two,
         "k3:mean": (10.5 - 3 - 3 * two) / 3,
         "ratio:sum": 10.5,
+        "ratio_squared:sum": 68.25,
         "ratio:mean": 3.5,
         "ratio:min": 0.5,
         "ratio:max": 8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -116,3 +117,38 @@ def test_an_empty_batch_is_refused() -> None:
     assert len(nothing) == 0
     with pytest.raises(LossError, match="weakens FMT005"):
         stable_reinforce(nothing, torch.zeros(0))
+
+
+@pytest.mark.parametrize("way", [torch.as_tensor, torch.asarray, torch.from_dlpack])
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_what_torch_writes_to_an_array_reaches_no_loss(way: Any) -> None:
+    # torch does not know of arrays that cannot be written to.
+    made = several(3)
+    batch = validated(made)
+    p = [torch.tensor(each.q, dtype=torch.float32) for each in made]
+    before = stable_reinforce(batch, p)
+    for name in ("advantages", "logprobs"):
+        try:
+            way(batch.inputs[name]).mul_(10)
+        except (BufferError, RuntimeError):
+            continue
+    for again in (stable_reinforce(batch, p), stable_reinforce(batch.to("cpu"), p)):
+        assert torch.equal(again.loss, before.loss)
+        assert again.metrics == before.metrics
+
+
+@pytest.mark.parametrize("name", ["overrides", "severities"])
+def test_a_contract_cannot_be_loosened_behind_a_batch(name: str) -> None:
+    contract = Contract.of("stable_reinforce").with_severity({"SEQ010": "off"})
+    for held in (contract, Contract.of("stable_reinforce"), pickle.loads(pickle.dumps(contract))):
+        with pytest.raises(TypeError):
+            getattr(held, name)["ADV001"] = "off"
+        assert not hasattr(getattr(held, name), "pop")
+    assert pickle.loads(pickle.dumps(contract)) == contract
+
+
+def test_a_kl_term_that_overflows_is_an_error() -> None:
+    made = several(3)
+    p = [torch.tensor(each.q - 1, dtype=torch.float32) for each in made]
+    with pytest.raises(LossError, match="the KL term, kl_coeff 1e\\+39 times k1"):
+        stable_reinforce(validated(made), p, kl_coeff=1e39)

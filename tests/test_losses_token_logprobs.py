@@ -232,3 +232,15 @@ def test_what_logprobs_from_logits_refuses(changes: dict[str, Any], problem: str
     token_logprobs_from_logits(**arguments)
     with pytest.raises(LossError, match=problem):
         token_logprobs_from_logits(**(arguments | changes))
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0, 1e4])
+def test_large_logits_cost_no_digits(offset: float) -> None:
+    # A column of ones and a weight of the offset add the same to every logit, which softmax does not see.
+    hidden, weight, targets, _ = example()
+    ones, offsets = torch.ones(len(hidden), 1), torch.full((len(weight), 1), offset)
+    wide, head = torch.cat([hidden, ones], 1).detach(), torch.cat([weight, offsets], 1).detach()
+    logits = wide @ head.T
+    exact = (logits.double() - logits.double().logsumexp(1, keepdim=True)).gather(1, targets[:, None])[:, 0]
+    for found in (token_logprobs(wide, head, targets), token_logprobs_from_logits(logits, targets)):
+        torch.testing.assert_close(found.double(), exact, atol=4e-6, rtol=0)

@@ -42,7 +42,8 @@ class LossOutput:
     loss: Tensor
     """(): the sum over all tokens, float32 (float64 for float64 logprobs); call ``backward`` on it."""
     logprobs: tuple[Tensor, ...]
-    """The learner's logprobs, (N_i,) for each datum, without gradient."""
+    """The learner's logprobs, (N_i,) for each datum, without gradient; views of what was given, where that
+    was float32 or float64."""
     metrics: Mapping[str, float]
     """``name:reduction`` -> value; ``losses.diagnostics`` says what each means and merges micro-batches."""
 
@@ -109,6 +110,11 @@ def stable_reinforce(
 
     step.require_finite(batch, metrics, p, lag)
     _require_finite_weights(batch, log_ratio, weighted, metrics["loss_policy:sum"])
+    if not math.isfinite(metrics["loss:sum"]):
+        raise LossError(
+            f"the KL term, kl_coeff {kl_coeff!r} times k1 {metrics['k1:sum']:.6g}, overflows {p.dtype}; "
+            "look for logprobs that a mask made huge"
+        )
     return LossOutput(
         loss=_WithGradient.apply(p, loss, positions, gradient),  # type: ignore[no-untyped-call]  # torch's own
         logprobs=torch.split(p.detach(), np.diff(batch.cu_seqlens).tolist()),

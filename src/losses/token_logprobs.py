@@ -74,7 +74,7 @@ def token_logprobs_from_logits(logits: Tensor, targets: Tensor, temperature: flo
     _check_floats(logits=logits)
     _check_temperature(temperature)
     scaled = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-    return scaled.gather(-1, targets[..., None])[..., 0] - scaled.logsumexp(-1)
+    return scaled.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
 
 
 class _FusedHead(torch.autograd.Function):
@@ -84,41 +84,43 @@ class _FusedHead(torch.autograd.Function):
     ) -> Tensor:
         temperature, chunk = options
         dtype = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
-        normaliser = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
-        logprobs = torch.empty_like(normaliser)
+        # The largest logit of each row, and the sum of exp(logit - largest): added up, they would lose the
+        # digits that logits of thousands leave no room for.
+        largest = torch.empty(len(hidden), 1, dtype=dtype, device=hidden.device)
+        total, logprobs = torch.empty_like(largest), torch.empty_like(largest[:, 0])
         head = weight.to(dtype)
         buffer = _buffer(head, hidden, chunk)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), chunk):
                 rows = slice(start, start + chunk)
                 logits = _logits(hidden[rows].to(dtype), head, temperature, buffer)
-                target = logits.gather(1, targets[rows, None])[:, 0]
-                largest = logits.amax(1)
-                normaliser[rows] = logits.sub_(largest[:, None]).exp_().sum(1).log_().add_(largest)
-                logprobs[rows] = target - normaliser[rows]
-        ctx.save_for_backward(hidden, weight, targets, normaliser)
+                largest[rows] = logits.amax(1, keepdim=True)
+                target = logits.sub_(largest[rows]).gather(1, targets[rows, None])
+                total[rows] = logits.exp_().sum(1, keepdim=True)
+                logprobs[rows] = (target - total[rows].log())[:, 0]
+        ctx.save_for_backward(hidden, weight, targets, largest, total)
         ctx.options = options
         return logprobs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        hidden, weight, targets, normaliser = ctx.saved_tensors
+        hidden, weight, targets, largest, total = ctx.saved_tensors
         temperature, chunk = ctx.options
-        dtype = normaliser.dtype
+        dtype = largest.dtype
         head = weight.to(dtype)
         buffer = _buffer(head, hidden, chunk)
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         of_weight = torch.zeros_like(head) if ctx.needs_input_grad[1] else None
-        # d logprob / d logits = onehot(target) - softmax. The sign, the temperature and what comes from above
-        # are a factor for each row, which the narrow matrices take.
-        factor = -above.to(dtype)[:, None] / temperature
+        # d logprob / d logits = onehot(target) - softmax. Sign, the denominator of softmax, the temperature
+        # and what comes from above are a factor for each row, which the narrow matrices take.
+        factor = -above.to(dtype)[:, None] / (temperature * total)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), chunk):
                 rows, index = slice(start, start + chunk), targets[start : start + chunk, None]
                 part = hidden[rows].to(dtype)
-                slope = _logits(part, head, temperature, buffer).sub_(normaliser[rows, None]).exp_()
-                slope.scatter_(1, index, slope.gather(1, index) - 1)
+                slope = _logits(part, head, temperature, buffer).sub_(largest[rows]).exp_()
+                slope.scatter_(1, index, slope.gather(1, index) - total[rows])
                 if of_hidden is not None:
                     of_hidden[rows] = (slope @ head).mul_(factor[rows])
                 if of_weight is not None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def frozen(array: Array) -> Array:
     """A copy that nobody can write to: its memory is an immutable bytes object."""
-    copy: Array = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+    # Longer than the data: Python shares the bytes objects of length 1 among all who have an equal one.
+    memory = array.tobytes() + b"\0\0"
+    copy: Array = np.frombuffer(memory, array.dtype, count=array.size).reshape(array.shape)
     return copy
 
 
@@ -45,6 +47,7 @@ class ValidatedBatch:
         "_inputs",
         "_now",
         "_policy_versions",
+        "_read_by_losses",
         "_sampled",
         "_sequence_ids",
         "_sequence_lengths",
@@ -58,6 +61,8 @@ class ValidatedBatch:
     _inputs: Mapping[str, Array]
     _now: int
     _policy_versions: tuple[str | None, ...]
+    _read_by_losses: Mapping[str, Array]
+    """The positions of S, and the inputs there: never handed out, since torch writes to read-only arrays."""
     _sampled: Mask
     _sequence_ids: tuple[str, ...]
     _sequence_lengths: Ints
@@ -87,6 +92,9 @@ class ValidatedBatch:
         batch = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(batch, f"_{name}", _frozen_value(value))
+        inputs = {name: array[batch._sampled] for name, array in batch._inputs.items()}
+        read = _frozen_value({"positions": np.flatnonzero(batch._sampled), **inputs})
+        object.__setattr__(batch, "_read_by_losses", read)
         object.__setattr__(batch, "_tensors", MappingProxyType({}))
         return batch
 
@@ -163,8 +171,7 @@ class ValidatedBatch:
             import torch
         except ImportError:
             raise MissingDependencyError("torch", "losses") from None
-        names = ("positions", *self._inputs)
-        tensors = {name: torch.tensor(_at_sampled(self, name), device=device) for name in names}
+        tensors = {name: torch.tensor(array, device=device) for name, array in self._read_by_losses.items()}
         moved = object.__new__(ValidatedBatch)
         for name in self.__slots__:
             object.__setattr__(moved, name, getattr(self, name))
@@ -195,10 +202,6 @@ class ValidatedBatch:
         )
 
 
-def _at_sampled(batch: ValidatedBatch, name: str) -> Array:
-    return np.flatnonzero(batch.sampled) if name == "positions" else batch.inputs[name][batch.sampled]
-
-
 def sampled_tensor(batch: ValidatedBatch, name: str, device: torch.device) -> torch.Tensor:
     """A loss input at the sampled positions, or these ``positions`` (int64), for a loss to read.
 
@@ -210,4 +213,4 @@ def sampled_tensor(batch: ValidatedBatch, name: str, device: torch.device) -> to
     held = batch._tensors.get(name)
     if held is not None and held.device == device:
         return held
-    return torch.tensor(_at_sampled(batch, name), device=device)
+    return torch.tensor(batch._read_by_losses[name], device=device)

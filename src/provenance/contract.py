@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, get_args, get_type_hints
 
 from provenance.errors import ContractError
@@ -40,6 +41,13 @@ class Contract:
     parameters: Parameters
     ruleset: int = RULESET
     """Version of the rule set the contract was written for: rules that came later are warnings."""
+
+    def __post_init__(self) -> None:
+        # A batch carries its contract, and a loss believes it: nobody may loosen it in between.
+        object.__setattr__(self, "overrides", MappingProxyType(dict(self.overrides)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.loss, dict(self.overrides), self.parameters, self.ruleset)
 
     @classmethod
     def for_loss(cls, name: str, *, inputs: Mapping[str, Any] | None = None) -> Contract:
@@ -152,7 +160,7 @@ class Contract:
     def severities(self) -> Mapping[str, Severity]:
         """Severity of every rule that is not off, by code."""
         found = {code: self.severity_of(rule) for code, rule in registry().items()}
-        return {code: severity for code, severity in found.items() if severity != Severity.OFF}
+        return MappingProxyType({c: severity for c, severity in found.items() if severity != Severity.OFF})
 
     def severity_of(self, rule: Rule) -> Severity:
         """How much a rule weighs in this contract."""
@@ -177,6 +185,12 @@ class Contract:
             "severity": {code: s.value for code, s in sorted(self.overrides.items())},
             "parameters": self.parameters.changed(),
         }
+
+
+def _restored(
+    loss: LossSpec, overrides: dict[str, Severity], parameters: Parameters, ruleset: int
+) -> Contract:
+    return Contract(loss=loss, overrides=overrides, parameters=parameters, ruleset=ruleset)
 
 
 @lru_cache(maxsize=16)

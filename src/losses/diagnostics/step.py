@@ -81,12 +81,16 @@ def sums_of(
     lengths = torch.tensor(batch.sequence_lengths, device=log_ratio.device)
     # r - 1 as expm1: learner and sampler differ by less than the spacing of floats at 1 more often than not.
     excess = log_ratio.clamp(max=MAX_LOG_RATIO).expm1_()
+    ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp_()
     least, largest = log_ratio.aminmax()
     sums = {
         "k1:sum": -log_ratio.sum(),
         "k2:sum": (log_ratio * log_ratio).sum() / 2,
         "k3:sum": (excess - log_ratio).sum(),
         "excess:sum": excess.sum(),
+        # Not from r - 1: where all r are small, that has no digits of them left.
+        "ratio:sum": ratio.sum(dtype=torch.float64),
+        "ratio_squared:sum": (ratio * ratio).sum(dtype=torch.float64),
         "excess_squared:sum": (excess * excess).sum(),
         "ratio:min": least.clamp(max=MAX_LOG_RATIO).exp(),
         "ratio:max": largest.clamp(max=MAX_LOG_RATIO).exp(),
@@ -116,7 +120,6 @@ def metrics_of(batch: ValidatedBatch, sums: Mapping[str, Tensor]) -> dict[str, f
     metrics |= {
         "tokens:sum": tokens,
         "sequences:sum": float(len(batch.sequence_ids)),
-        "ratio:sum": tokens + excess,
         "chi2:sum": squared + 2 * excess,  # r^2 - 1
         **_policy_lag(batch),
     }
@@ -173,9 +176,13 @@ def _number(version: str | None) -> int | None:
 
 
 def _with_means(metrics: dict[str, float]) -> dict[str, float]:
+    if missing := {"tokens:sum", "sequences:sum", "ratio:sum", "ratio_squared:sum"} - metrics.keys():
+        raise LossError(f"metrics lack {', '.join(sorted(missing))}, expected those of stable_reinforce")
     means = {mean: metrics[a] / metrics[b] for mean, (a, b) in _MEANS.items() if a in metrics}
     tokens = metrics["tokens:sum"]
-    means["ess:mean"] = metrics["ratio:sum"] ** 2 / (tokens * (tokens + metrics["chi2:sum"]))
+    squared = metrics["ratio_squared:sum"]
+    # All r below 1e-22 have squares that are no floats: then nobody can tell.
+    means["ess:mean"] = metrics["ratio:sum"] ** 2 / (tokens * squared) if squared else math.nan
     return metrics | means
 
 
