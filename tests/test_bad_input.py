@@ -350,7 +350,7 @@ def test_a_full_device_as_standard_output(arguments: list[str], tmp_path: Path) 
             env=environment(),
             check=False,
         )
-    assert_refused(subprocess.CompletedProcess(command, done.returncode, "", done.stderr), "No space left")
+    assert_refused(subprocess.CompletedProcess(command, done.returncode, "", done.stderr), "no space left")
 
 
 def test_devices_are_no_targets(tmp_path: Path) -> None:

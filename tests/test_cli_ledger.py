@@ -341,7 +341,7 @@ def test_check_with_a_ledger_that_was_imported(folder: Path) -> None:
         ),
         (["renew", "x.db", "--session", "u", "a"], "no session is called 'u'"),
         (["renew", "x.db", "--session", "s", "--from", "s.jsonl"], "s.jsonl: line 1: "),
-        (["renew", "x.db", "--session", "s", "--from", "x.db"], "x.db: unknown suffix"),
+        (["renew", "x.db", "--session", "s", "--from", "x.db"], "x.db: a ledger, and not of rows"),
         (["renew", "missing.db", "--session", "s", "a"], "missing.db: no such file"),
         (["renew", "x.db", "--session", "s", "a", "--at", "9999-12-31T23:59:59-14:00"], "years 1 to 9999"),
         (["expiring", "x.db", "--now", "9999-12-31T23:59:59-14:00", "--within", "0s"], "years 1 to 9999"),

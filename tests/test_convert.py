@@ -25,8 +25,9 @@ from test_bad_input import peak_of
 from test_cases import CASES, OF_DATUMS
 
 import provenance
-from provenance import ReadError, WriteError, convert
+from provenance import ProvenanceError, ReadError, WriteError, convert
 from provenance.formats import columns_of, read_datums, read_sequences
+from provenance.rules import case
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet", ".arrow", ".arrows")
 CHAIN = (".jsonl", ".parquet", ".jsonl", ".arrow", ".jsonl", ".arrows", ".jsonl.zst", ".jsonl")
@@ -685,3 +686,19 @@ def test_memory_is_bounded(source: str, target: str, tmp_path: Path) -> None:
         peaks.append(peak)
     # Six times the data, 120 MB of numbers more.
     assert peaks[1] < peaks[0] + 60, peaks
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
+@pytest.mark.parametrize(
+    "name",
+    ["metadata", "provenance", "datum_id", "group_id", "model_input_tokens", "model_input_spans"],
+)
+def test_an_input_with_the_name_of_a_column_is_refused(name: str, suffix: str, tmp_path: Path) -> None:
+    datum = dict(case().datums[0])
+    tensor = {"data": [0.0] * 5, "dtype": "float32", "shape": [5]}
+    datum["loss_fn_inputs"] = {**datum["loss_fn_inputs"], name: tensor}
+    source, target = tmp_path / "in.jsonl", tmp_path / f"out{suffix}"
+    source.write_text(json.dumps(datum) + "\n", encoding="utf-8")
+    with pytest.raises(ProvenanceError, match=rf"line 1: loss_fn_inputs\.{name}: has the name of another"):
+        provenance.convert(source, target)
+    assert not target.exists()

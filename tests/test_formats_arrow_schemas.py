@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from _arrow import CHUNK, CONTAINERS, only, table, write
 
+import provenance
 from provenance.formats import arrow
+from provenance.rules import case
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "string": ({"name": pa.array(["a", "b", "c"])}, "name", "string"),
@@ -83,3 +86,22 @@ def test_columns_of_one_name() -> None:
     data = data.append_column("logprobs", data["logprobs"])
     (fault,) = arrow.columns_of_batch(data).faults
     assert (fault.code, fault.field, fault.message) == ("FMT003", "logprobs", "2 columns of this name")
+
+
+def test_data_and_ledger_that_are_swapped_are_one_fault(tmp_path: Path) -> None:
+    provenance.write_datums(list(case().datums), tmp_path / "d.parquet")
+    provenance.write_sequences(list(case().sequences), tmp_path / "s.parquet")
+    report = provenance.check(tmp_path / "s.parquet", ledger=tmp_path / "d.parquet")
+    assert report.codes() == {"FMT004"}
+    messages = [violation.message for violation in report]
+    assert messages == [
+        "datums, expected sampled sequences: are data and ledger swapped?",
+        "sampled sequences, expected datums: is this the ledger's file?",
+    ]
+
+
+def test_a_file_that_one_column_spoils_is_not_called_empty(tmp_path: Path) -> None:
+    provenance.write_datums(list(case().datums), tmp_path / "d.parquet")
+    table = pq.read_table(tmp_path / "d.parquet")
+    pq.write_table(table.append_column("reward", pa.array([0.5] * len(table))), tmp_path / "d.parquet")
+    assert provenance.check(tmp_path / "d.parquet").codes() == {"FMT004"}

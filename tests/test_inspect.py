@@ -261,7 +261,7 @@ def positions(text: str) -> list[str]:
 
 def test_a_long_datum_is_shown_where_its_spans_end() -> None:
     text = strip(long())
-    assert "  1,995 of 2,003 positions are not shown (--positions, --all)\n" in text
+    assert "  1,995 of 2,003 columns are not shown (--positions, --all)\n" in text
     assert positions(text) == ["0", "1", "2", "3", "4", "+1,995", "more", "2000", "2001", "2002"]
 
 

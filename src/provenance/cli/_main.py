@@ -98,7 +98,8 @@ def _run(arguments: list[str]) -> int:
         return end.exit_code
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else None
-        message = error.format_message().rstrip(".")
+        # The choices stand in the argument's name already.
+        message = error.format_message().partition(". Choose from")[0].rstrip(".")
         say("error", message[:1].lower() + message[1:] + (f" (see {where} --help)" if where else ""))
     except (ProvenanceError, MemoryError) as error:
         say("error", str(error) or "not enough memory")
@@ -107,7 +108,7 @@ def _run(arguments: list[str]) -> int:
         if isinstance(error, BrokenPipeError):
             return NO_READER
         place = f"{error.filename}: " if error.filename is not None else ""
-        say("error", f"{place}{error.strerror or error}")
+        say("error", f"{place}{(error.strerror or str(error)).lower()}")
     except click.Abort:
         raise
     except Exception:  # noqa: BLE001 - whatever is left is a bug, and has an exit code of its own

@@ -139,7 +139,7 @@ def check(
     """
     if statistics and format_ not in ("text", "json"):
         raise click.UsageError(f"--statistics is for --format text and json, not {format_}")
-    _refuse_same_file(output, write_good, write_bad)
+    _refuse_same_file(output, write_good, write_bad, config, *data, *ledger)
     parameters = {"vocab_size": vocab_size, "max_tokens": max_tokens}
     loss_configuration = loss_config_of(loss_config)
 
@@ -190,10 +190,14 @@ def check(
 
 
 def _refuse_same_file(output: str | None, *targets: str | None) -> None:
-    """The report would take the place of the datums."""
-    for target in targets:
-        if output is not None and target is not None and os.path.realpath(output) == os.path.realpath(target):
-            raise click.UsageError(f"{target!r} cannot take both the report and datums")
+    """The report would take the place of what is read, or of the datums that are written."""
+    if output in (None, "-"):
+        return
+    from provenance.engine.sources import paths_of
+
+    used = paths_of([target for target in targets if target is not None and target != "-"]) or []
+    if os.path.realpath(output) in map(os.path.realpath, used):
+        raise click.UsageError(f"{output!r} is read or written as something else too: name another --output")
 
 
 def _contract(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,12 +100,19 @@ def _step(verb: str, text: str, role: Role = "title") -> None:
 
 
 def _command(arguments: Sequence[str]) -> None:
-    _say(f"$ provenance {' '.join(arguments)}", indent=_HANG, role="hint")
+    _say_whole(f"$ {shlex.join(['provenance', *arguments])}", indent=_HANG)
 
 
 def _next(why: str, arguments: Sequence[str]) -> None:
     _say(why, indent=2)
-    _say(f"provenance {' '.join(arguments)}", indent=6, role="hint")
+    _say_whole(shlex.join(["provenance", *arguments]), indent=6)
+
+
+def _say_whole(command: str, *, indent: int) -> None:
+    """A line that may be copied from the screen: not broken, however narrow that is."""
+    from provenance.reports.text import escape
+
+    click.echo(" " * indent + paint_for(sys.stdout)(escape(command), "hint"))
 
 
 def _show_game(model: NgramModel, rollout: Rollout) -> None:

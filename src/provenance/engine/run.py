@@ -74,6 +74,8 @@ class Run:
         self._softened: Counter[str] = Counter()
         self._ambiguous = 0
         self._unmeasured = 0
+        self._failed_files = False
+        """A file's columns are none of a datum: how many it holds is not known."""
         self._satisfied: dict[tuple[str, str], bool] = {}
         self._file, self._bytes_read = "", 0
         self._bytes_total: int | None = None
@@ -158,7 +160,7 @@ class Run:
                 faults.append((None, 0, Fault(code, None, field, registry()[code].message)))
         if "FMT005" in self.contract.severities and not self._allow_empty:
             self._checked["FMT005"] += 1
-            if not self.datums:
+            if not self.datums and not self._failed_files:
                 faults.append((None, 0, Fault("FMT005", None, "", registry()["FMT005"].message)))
         return faults
 
@@ -175,6 +177,7 @@ class Run:
                 if self.severity(code) != Severity.OFF:
                     self._counts.setdefault(code, Count()).add(finding.count())
         for _, base, fault in step.faults:
+            self._failed_files |= fault.row is None and step.judged is not None
             if fault.row is not None and step.judged is not None:
                 datums.setdefault(fault.code, []).append(np.array([base + fault.row]))
             if self.severity(fault.code) != Severity.OFF:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from provenance.columns import CHUNK_KINDS, TARGETS, TEXT, Array, Ints, Mask, offsets_of
 from provenance.formats._arrow_encode import Chunk, Encoded, Span, Values
-from provenance.formats._arrow_schema import INPUT, INPUT_SPANS, INPUT_TOKENS, TARGET_SPANS
+from provenance.formats._arrow_schema import INPUT, INPUT_SPANS, INPUT_TOKENS, STRUCTURE, TARGET_SPANS
 from provenance.formats._datums import LABELS
 from provenance.formats._json import dumps
 from provenance.formats._problem import RowError
@@ -61,6 +61,9 @@ class Layout:
         for name, values in row.inputs.items():
             column = self.inputs.get(name)
             if column is None:
+                if name in STRUCTURE:
+                    taken = "has the name of another column, so that Arrow cannot hold it"
+                    raise RowError(row.number, f"loss_fn_inputs.{name}", taken)
                 column = self.inputs[name] = _Input(values.integer, values.width)
             else:
                 problem = _misfit(values, column)

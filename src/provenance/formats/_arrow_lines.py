@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from provenance.formats._arrow_arrays import (
     validity,
 )
 from provenance.formats._arrow_layout import is_json
-from provenance.formats._arrow_schema import INPUT, INPUT_SPANS, INPUT_TOKENS, TARGET_SPANS
+from provenance.formats._arrow_schema import INPUT, INPUT_SPANS, INPUT_TOKENS, STRUCTURE, TARGET_SPANS
 from provenance.formats._arrow_tensors import declared, matrices
 from provenance.formats._arrow_text import (
     joined_numbers,
@@ -37,7 +37,6 @@ from provenance.formats._problem import RowError
 from provenance.models.chunks import tensor_length
 from provenance.sequences import ABSENT, SequenceTable, rfc3339
 
-_STRUCTURE: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *LABELS))
 _Words = list[str | None]
 
 
@@ -54,7 +53,7 @@ def datum_lines(batch: Any) -> list[str]:
             plain = name in ("datum_id", "group_id") and not is_json(batch.schema.field(name))
             fields[name] = label_texts(columns[name]) if plain else json_texts(columns[name], name)
     fields["model_input"] = _model_inputs(columns)
-    inputs = {name: _tensors(name, column) for name, column in columns.items() if name not in _STRUCTURE}
+    inputs = {name: _tensors(name, column) for name, column in columns.items() if name not in STRUCTURE}
     fields["loss_fn_inputs"] = [*_objects(inputs, len(batch))]
     for name in (INPUT_SPANS, TARGET_SPANS):
         if name in columns:

@@ -17,6 +17,8 @@ INPUT: Final = "model_input"
 INPUT_TOKENS: Final = "model_input_tokens"
 INPUT_SPANS: Final = "model_input_spans"
 TARGET_SPANS: Final = "loss_fn_input_spans"
+#: Columns that are no loss inputs.
+STRUCTURE: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *LABELS))
 
 _Test = Callable[[Any], bool]
 # A column in which everything is null often has the type null: pyarrow infers it, and it says nothing else.
@@ -129,6 +131,10 @@ def datum_faults(schema: Any) -> tuple[Fault, ...]:
 
 def sequence_faults(schema: Any) -> tuple[Fault, ...]:
     """Return what is wrong with the columns of a file of sampled sequences."""
+    names = set(schema.names)
+    if names & {INPUT, INPUT_TOKENS} and "prompt_tokens" not in names:
+        message = "datums, expected sampled sequences: are data and ledger swapped?"
+        return (Fault("FMT004", None, "", message),)
     found = _fields(schema, _SEQUENCE, REQUIRED_OF_SEQUENCE)
     return tuple(Fault(code, None, field, message) for code, field, message in found)
 
@@ -137,8 +143,11 @@ _Problem = tuple[str, str, str]
 
 
 def _datum_problems(schema: Any) -> Iterator[_Problem]:
-    yield from _repeated(schema.names, "")
     names = set(schema.names)
+    if "prompt_tokens" in names and not names & {INPUT, INPUT_TOKENS}:
+        yield "FMT004", "", "sampled sequences, expected datums: is this the ledger's file?"
+        return
+    yield from _repeated(schema.names, "")
     if INPUT in names and INPUT_TOKENS in names:
         yield "FMT004", INPUT, f"there is a column {INPUT_TOKENS} too, expected one of the two"
     if INPUT not in names and INPUT_TOKENS not in names:

@@ -150,7 +150,8 @@ def failing(kind: type[ReadError | WriteError], path: str) -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return reason[:1].lower() + reason[1:]
+    # Not CRC or ZSTD.
+    return reason if reason[1:2].isupper() else reason[:1].lower() + reason[1:]
 
 
 class _Counted(io.RawIOBase):

@@ -8,6 +8,7 @@ from typing import Final
 
 from provenance.errors import ReadError, WriteError
 from provenance.formats._io import GZIP, STDIN, ZSTD
+from provenance.ledger.place import is_database
 
 _LINES: Final = (".jsonl", ".ndjson", ".json")
 _ARROW: Final = (".parquet", ".arrow", ".feather", ".ipc", ".arrows")
@@ -36,5 +37,7 @@ def is_arrow(path: str | os.PathLike[str], kind: type[ReadError | WriteError] = 
         suffixes.pop()
     if suffixes and suffixes[-1] in _LINES:
         return False
+    if is_database(name):
+        raise kind(name, "a ledger, and not of rows: provenance ledger export writes it to a file")
     known = f"{', '.join(_LINES)} (also with {', '.join((*GZIP, *ZSTD))}), {', '.join(_ARROW)}"
     raise kind(name, f"unknown suffix, expected one of {known}")

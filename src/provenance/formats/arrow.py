@@ -20,6 +20,7 @@ from provenance.formats._arrow_schema import (
     INPUT,
     INPUT_SPANS,
     INPUT_TOKENS,
+    STRUCTURE,
     TARGET_SPANS,
     datum_faults,
 )
@@ -41,8 +42,6 @@ __all__ = [
 
 #: Positions that a batch has by default, about: enough to make Python's share small, and little memory.
 BATCH_POSITIONS: Final = 2**20
-
-_NO_INPUTS: Final = frozenset((INPUT, INPUT_TOKENS, INPUT_SPANS, TARGET_SPANS, *LABELS))
 
 
 def read_datums(
@@ -116,7 +115,7 @@ def _columns(batch: Any, file: str | None, first_row: int) -> Columns:
         inputs={
             name: tensor_of(name, joined(batch.column(name)), readable)
             for name in names
-            if name not in _NO_INPUTS
+            if name not in STRUCTURE
         },
         input_spans=input_spans,
         target_spans=target_spans,

@@ -173,7 +173,7 @@ class _Strip:
             yield from tensor_notes(field, self._columns.inputs[field.name])
         hidden = sum(stop - start for start, stop in slots if stop > start + 1)
         if hidden:
-            yield f"{hidden:,} of {count(self._extent, 'position')} are not shown (--positions, --all)"
+            yield f"{hidden:,} of {count(self._extent, 'column')} are not shown (--positions, --all)"
 
     def lanes(self, slots: Sequence[Slot]) -> Iterator[Lane]:
         """All lanes, from top to bottom."""

@@ -109,7 +109,7 @@ def _lines(report: Report, width: int | None, paint: Paint, hints: Iterable[str]
         yield ""
     if broken:
         for hint in (f"what a rule means: provenance explain {' '.join(broken[:_HINTED])}", *hints):
-            yield from (paint(line, "hint") for line in wrap(escape(hint), width, hang=0))
+            yield from (paint(line, "hint") for line in _hint(escape(hint), width))
         yield ""
     if report.not_checked:
         yield paint("not checked", "title")
@@ -117,6 +117,14 @@ def _lines(report: Report, width: int | None, paint: Paint, hints: Iterable[str]
         yield ""
     role: Role = "good" if report.valid else "error"
     yield from (paint(line, role) for line in wrap(verdict(report), width, hang=0))
+
+
+def _hint(hint: str, width: int | None) -> list[str]:
+    """A command that is copied from the screen must be whole: one that does not fit has its own line."""
+    if width is None or len(hint) <= width:
+        return [hint]
+    what, _, command = hint.partition(": ")
+    return [*wrap(f"{what}:", width, hang=0), f"  {command}"]
 
 
 def _rule(
