@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import torch
 from torch import Tensor
 
 from examples.comparison import __main__ as command
-from examples.comparison.arms import ARMS, Weight, cispo, icepop, importance_sampling, ppo
+from examples.comparison import experiment, report
+from examples.comparison.arms import ARMS, Arm, Weight, cispo, icepop, importance_sampling, ppo
 from examples.comparison.experiment import Config, run
 from examples.comparison.gpt import GPT, fingerprint
 from examples.comparison.measures import cell, collapsed, final_accuracy, paired, wilson
 from examples.comparison.sampling import MISMATCHES, sample
 from examples.comparison.task import DIGITS, PROMPT, prompts, rewards, solutions
+from provenance import MemoryLedger
 
 # Threads that wait for each other are slower than one where other tests run beside.
 torch.set_num_threads(1)
@@ -157,6 +160,66 @@ def test_a_run_trains_and_says_what_it_was(arm: str) -> None:
     assert math.isfinite(done["ess_min"])
 
 
+def test_the_sampler_is_as_far_behind_as_the_lag_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    sampled, trained, versions = [], [], []
+    sampling, validating, scoring = experiment._sample, experiment._validated, experiment._logprobs
+
+    def sample_(config: Any, sampler: GPT, step: int) -> Any:
+        sampled.append(fingerprint(sampler))
+        trained.append("")
+        return sampling(config, sampler, step)
+
+    def validated(*given: Any) -> Any:
+        versions.append(given[-1])
+        return validating(*given)
+
+    def logprobs(model: GPT, batch: Any) -> Tensor:
+        trained[-1] = fingerprint(model)  # the learner's come last in a step
+        return scoring(model, batch)
+
+    monkeypatch.setattr(experiment, "_sample", sample_)
+    monkeypatch.setattr(experiment, "_validated", validated)
+    monkeypatch.setattr(experiment, "_logprobs", logprobs)
+    # Any policy term moves the weights: the KL term alone does, even without a reward.
+    run(Config("reinforce", 0.05, 2, 3, steps=5), GPT())
+    assert versions == [0, 0, 0, 1, 2]
+    assert sampled == [trained[version] for version in versions]
+    assert len(set(trained)) >= 4
+
+
+@pytest.mark.parametrize(
+    ("arm", "same"), [(ARMS["cispo 0/4"], "token_is cap 4"), (Arm(weight=importance_sampling), "token_is")]
+)
+def test_arms_that_are_the_same_by_design_have_the_same_gradient(
+    monkeypatch: pytest.MonkeyPatch, arm: Arm, same: str
+) -> None:
+    torch.manual_seed(0)
+    config = Config("other", 0.05, 0, 3)
+    rollout = experiment._sample(config, GPT(), 0)
+    rollout["advantages"] = torch.randn(len(rollout["advantages"]))
+    batch = experiment._validated(MemoryLedger(), rollout, config, 0, 0)
+    monkeypatch.setitem(ARMS, "other", arm)
+    q = torch.tensor(batch.inputs["logprobs"])
+    gradients = []
+    for name in ("other", same):
+        # Ratios on both sides of 4.
+        p = (q + torch.linspace(-2, 3, len(q))).requires_grad_()
+        loss, _ = experiment._loss(replace(config, arm=name), batch, p, None)
+        (gradient,) = torch.autograd.grad(loss, p)
+        gradients.append(gradient)
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].count_nonzero() == int(batch.sampled.sum())
+
+
+def test_a_run_that_was_stopped_while_it_wrote_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text('{"arm": 1}\n{"ar', encoding="utf-8")
+    command.drop_fragment(path)
+    assert command.read(path) == [{"arm": 1}]
+    command.drop_fragment(tmp_path / "none.jsonl")
+
+
 def test_a_run_can_be_repeated() -> None:
     torch.manual_seed(0)
     start, config = GPT(), Config("token_is cap 4", 0.01, 1, 3, steps=2)
@@ -172,3 +235,18 @@ def test_the_smoke_run_improves_on_its_start(tmp_path: Path, capsys: pytest.Capt
         start, end = line.split("accuracy ")[1].split(" (")[0].split(" -> ")
         assert float(end) > float(start) + 0.1
     assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_the_report_takes_runs_that_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    start = GPT()
+    done = run(Config("token_is", 0.01, 8, 1, steps=2), start) | {"steps": 200}
+    dead = done | {"seed": 2, "finite": False, "metrics": {}, "accuracies": [0.2]}
+    noisy = {"mismatch": "fp8", "silent": True}
+    monkeypatch.setattr(report, "PAGES", tmp_path)
+    report.report([done, dead, done | noisy, dead | noisy | {"seed": 1}])
+    tables = (tmp_path / "tables.md").read_text(encoding="utf-8")
+    assert "| 8 | 0.01 | token_is | 2 |" in tables
+    assert "| fp8 | silently | token_is | 0.01 | 2 |" in tables
+    assert (tmp_path / "accuracy.svg").stat().st_size > 10_000
+    assert (tmp_path / "k3.svg").exists()

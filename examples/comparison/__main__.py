@@ -24,19 +24,19 @@ _KEYS: Final = tuple(field.name for field in fields(Config))
 
 HEADLINE: Final = [
     Config(arm, kl_coeff, lag, seed)
-    for seed, lag, kl_coeff, arm in product(range(5), (8, 32, 0), (0.0, 0.01, 0.05), ARMS)
+    for seed, lag, kl_coeff, arm in product(range(1, 6), (8, 32, 0), (0.0, 0.01, 0.05), ARMS)
 ]
 MISMATCH: Final = [
     Config(arm, kl_coeff, 8, seed, mismatch, silent)
     for seed, mismatch, silent, kl_coeff, arm in product(
-        range(3),
+        range(1, 4),
         ("bfloat16", "fp8", "heavy-tailed"),
         (False, True),
         (0.0, 0.01),
         ("token_is", "token_is cap 4"),
     )
 ]
-GENTLE: Final = [Config(arm, 0.01, lag, 0, learning_rate=5e-4) for lag, arm in product((8, 32, 0), ARMS)]
+GENTLE: Final = [Config(arm, 0.01, lag, 1, learning_rate=5e-4) for lag, arm in product((8, 32, 0), ARMS)]
 SMOKE: Final = [Config(arm, 0.01, 8, 0, steps=60) for arm in ("reinforce", "token_is cap 4")]
 GRIDS: Final = {"grid": HEADLINE, "mismatch": MISMATCH, "gentle": GENTLE}
 
@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for record in run_all(SMOKE, workers=1):
             print(summary(record))
     else:
+        drop_fragment(given.results)
         done = {key_of(record) for record in read(given.results)}
         configs = GRIDS[given.what]
         wanted = [config for config in configs if key_of(asdict(config)) not in done]
@@ -75,6 +76,13 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def drop_fragment(path: Path) -> None:
+    """Cut off the line without an end that a run leaves when it is stopped while it writes."""
+    if path.exists():
+        whole = path.read_bytes()
+        path.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
 
 def run_all(configs: Sequence[Config], workers: int) -> Iterable[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from math import nan
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
@@ -21,6 +22,7 @@ Cells = Mapping[tuple[Any, ...], list[Record]]
 
 def report(records: Sequence[Record]) -> None:
     """Write tables.md and the plots to docs/comparison, and print the tables."""
+    records = [record for record in records if record["steps"] == 200 and record["clip_norm"] is None]
     full = [record for record in records if record["learning_rate"] == HEADLINE_RATE]
     gentle = [record for record in records if record["learning_rate"] != HEADLINE_RATE]
     plain = _cells((r for r in full if r["mismatch"] == "none"), "arm", "kl_coeff", "lag")
@@ -108,7 +110,7 @@ def _mismatches(cells: Cells, plain: Cells) -> list[str]:
         found = cell(records)
         differences = paired(records, plain.get((arm, kl_coeff, 8), []))
         against = f"{mean(differences):+.2f}" if differences else ""
-        k3 = median(value for record in records for value in record["metrics"]["k3:mean"])
+        k3 = median([value for values in _series(records, "k3:mean") for value in values] or [nan])
         recorded = "silently" if silent else "honestly"
         figures = f"{found['runs']} | {found['final']:.2f} | {against} | {found['collapsed']}/{found['runs']}"
         lines.append(f"| {mismatch} | {recorded} | {arm} | {kl_coeff} | {figures} | {k3:.2g} |")
@@ -140,7 +142,10 @@ def _panels(cells: Cells, name: str, label: str, file: str, *, logarithmic: bool
             axis.set_title(f"lag {lag}, KL {kl_coeff}", fontsize=9)
             if logarithmic:
                 axis.set_yscale("log")
-    axes[0][0].legend(fontsize=7)
+    drawn = [axis.get_legend_handles_labels() for axis in axes.flat]
+    lines = {label: line for handles in drawn for line, label in zip(*handles, strict=True)}
+    if lines:
+        figure.legend(lines.values(), lines.keys(), fontsize=7)
     figure.supxlabel("step")
     figure.supylabel(label)
     figure.tight_layout()
@@ -149,15 +154,16 @@ def _panels(cells: Cells, name: str, label: str, file: str, *, logarithmic: bool
 
 
 def _series(records: Sequence[Record], name: str) -> list[list[float]]:
-    return [record[name] if name in record else record["metrics"][name] for record in records]
+    return [record[name] if name in record else record["metrics"].get(name, []) for record in records]
 
 
 def _curve(axis: Any, arm: str, series: Sequence[Sequence[float]]) -> None:
-    if not series:
+    length = max(map(len, series), default=0)
+    if not length:
         return
-    length = min(map(len, series))
     steps = [10 * i for i in range(length)]
-    at = [[values[i] for values in series] for i in range(length)]
+    # A run whose loss was not finite has ended, and the others go on.
+    at = [[values[i] for values in series if i < len(values)] for i in range(length)]
     (line,) = axis.plot(steps, [mean(values) for values in at], label=arm, linewidth=1)
     axis.fill_between(
         steps,
