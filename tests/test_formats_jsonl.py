@@ -757,7 +757,7 @@ def test_a_link_is_followed(tmp_path):
 
 # Files from elsewhere
 
-SHARED = Path("/work/shared")
+SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared folder is not here")
