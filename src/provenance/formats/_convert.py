@@ -22,7 +22,7 @@ def convert(
     """Write the datums or sampled sequences of a file as a file of another format, and return how many.
 
     The suffixes say what both are; ``-`` is standard input or output, in lines of JSON. Nothing is lost:
-    integers are exact, floats keep their bits, what is absent stays absent. From lines to lines, and from
+    integers are exact, floats keep their values, what is absent stays absent. From lines to lines, and from
     Arrow to Arrow, records are copied as they are. A line that becomes a row takes the documented columns,
     where CSR tensors are dense. The target takes its name when it is complete; on failure an earlier file of
     that name stays.
