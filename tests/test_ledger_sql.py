@@ -23,6 +23,7 @@ from _ledgers import HOUR, NOON, sequence
 
 import provenance
 from provenance import LedgerError, SqlLedger, formats
+from provenance.ledger.place import is_database
 from provenance.ledger.sql import _sqlite
 from provenance.rules import case
 from provenance.sequences import SequenceTable, table_of_models
@@ -706,3 +707,14 @@ def test_a_relative_path_stays_with_its_file(tmp_path: Path, monkeypatch: Any, r
     with SqlLedger("x.db", read_only=read_only) as opened:
         monkeypatch.chdir(tmp_path / "there")
         assert opened.lookup(["here", "there"], "s").known.tolist() == [True, False]
+
+
+def test_looking_for_databases_among_data_keeps_no_file_open(tmp_path: Path) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("nothing here lists the open files of a process")
+    for i in range(50):
+        (tmp_path / f"{i}.jsonl").write_bytes(b"" if i % 2 else b"S")
+    before = len(list(descriptors.iterdir()))
+    assert not any(is_database(path) for path in tmp_path.iterdir())
+    assert len(list(descriptors.iterdir())) == before

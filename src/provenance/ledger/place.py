@@ -27,7 +27,8 @@ def is_database(place: str | os.PathLike[str]) -> bool:
         return True
     try:
         # Nothing but a regular file: reading from a pipe would take what its reader is meant to get.
-        return Path(name).is_file() and start_of(name, len(MAGIC)) == MAGIC
+        # An empty one is not asked: `start_of` would keep it open.
+        return Path(name).is_file() and Path(name).stat().st_size > 0 and start_of(name, len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
 
@@ -48,7 +49,7 @@ def start_of(path: str, size: int) -> bytes:
         os.lseek(descriptor, 0, os.SEEK_SET)
         start = os.read(descriptor, size)
         if key not in _kept:
-            if MAGIC.startswith(start[: len(MAGIC)]):
+            if start[: len(MAGIC)] in (b"", MAGIC):
                 _kept[key] = descriptor
             else:
                 os.close(descriptor)

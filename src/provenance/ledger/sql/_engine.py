@@ -52,8 +52,8 @@ def engines_of(place: str | URL, *, create: bool, read_only: bool) -> tuple[Engi
         MissingDependencyError: psycopg is not installed.
     """
     if isinstance(place, str):
-        place = os.path.abspath(place)  # noqa: PTH100 - a later chdir must not lead to another file
         _sqlite.find_file(place, create=create and not read_only, write=not read_only)
+        place = os.path.abspath(place)  # noqa: PTH100 - a later chdir must not lead to another file
         if read_only:
             return None, _sqlite.reading_engine(place)
         engine = _sqlite.writing_engine(place)
