@@ -5,16 +5,7 @@ from __future__ import annotations
 import math
 
 from losses.errors import LossError
-
-
-def is_finite(value: object) -> bool:
-    """An int or a float, finite, and no bool: True would pass for 1.0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond any float
-        return False
+from provenance.loss_spec import is_finite
 
 
 def is_count(value: object) -> bool:

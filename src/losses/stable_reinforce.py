@@ -25,10 +25,11 @@ import torch
 from torch import Tensor
 
 from losses._batch import Logprobs, flatten, log_ratio_of, place_of, require_validated
-from losses._options import is_finite, log_of_cap
+from losses._options import log_of_cap
 from losses.diagnostics import step
 from losses.errors import LossError
 from provenance.batch import ValidatedBatch, sampled_tensor
+from provenance.loss_spec import is_finite
 
 __all__ = ["LossOutput", "stable_reinforce"]
 

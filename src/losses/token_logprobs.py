@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from losses._options import is_count, is_finite
+from losses._options import is_count
 from losses.errors import LossError
+from provenance.loss_spec import is_finite
 
 __all__ = ["token_logprobs", "token_logprobs_from_logits"]
 

@@ -5,11 +5,22 @@ Source: Tinker's Losses page and, for key names and the set of losses, the offic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from provenance.columns import TARGETS
+
+
+def is_finite(value: object) -> bool:
+    """Whether an option of a loss is an int or a float, finite, and no bool: True would pass for 1.0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond any float
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,7 @@ class SequenceTable:
     def same_content(self, i: int, other: SequenceTable, j: int) -> bool:
         """Whether two records say the same, byte for byte, apart from their last use and place."""
         return (
-            all(_equal(getattr(self, name)[i], getattr(other, name)[j]) for name in _COMPARED)
+            all(_equal(getattr(self, name)[i], getattr(other, name)[j]) for name in COMPARED)
             and np.array_equal(self.tokens(i), other.tokens(j))
             and np.array_equal(self.sampled_logprobs(i), other.sampled_logprobs(j), equal_nan=True)
             and np.array_equal(self.prompt(i), other.prompt(j))
@@ -170,7 +170,8 @@ class SequenceTable:
 
 
 _POOLS: Final = ("pool", "logprobs")
-_COMPARED: Final = (
+#: What two records must agree in, beside prompt, tokens and logprobs, to be the same.
+COMPARED: Final = (
     "sampled_at",
     "record_stability_info",
     "model",

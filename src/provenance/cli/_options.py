@@ -16,6 +16,7 @@ __all__ = [
     "CONFIG",
     "LEDGER",
     "LOSS",
+    "MAX_LINE",
     "NOW",
     "SESSION",
     "complete_codes",
@@ -92,6 +93,16 @@ CONFIG = click.option(
     metavar="TOML",
     shell_complete=complete_files,
     help="A contract file: rules, severities, parameters.",
+)
+
+# The readers' own limit, which is not imported for --help.
+MAX_LINE = click.option(
+    "--max-line",
+    type=click.IntRange(min=1),
+    default=64 << 20,
+    show_default=True,
+    metavar="BYTES",
+    help="Longest line to read.",
 )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from provenance.errors import WriteError
+from provenance.formats._io import replacing
 
 __all__ = ["open_output"]
 
@@ -35,21 +34,12 @@ def open_output(path: str | None) -> Iterator[TextIO]:
 
 @contextmanager
 def _open_file(path: str) -> Iterator[TextIO]:
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        with target.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+    if Path(path).exists() and not Path(path).is_file():
+        with Path(path).open("w", encoding="utf-8", errors="backslashreplace") as stream:
             yield stream
         return
-    # The file that a link names is replaced, not the link.
-    target = Path(os.path.realpath(target))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(target.parent))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:
-            yield stream
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o7777)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        replacing(path) as temporary,
+        Path(temporary).open("w", encoding="utf-8", errors="backslashreplace") as stream,
+    ):
+        yield stream

@@ -17,6 +17,7 @@ from provenance.cli._options import (
     CONFIG,
     LEDGER,
     LOSS,
+    MAX_LINE,
     NOW,
     SESSION,
     complete_codes,
@@ -99,14 +100,7 @@ __all__ = ["check"]
     show_default=True,
     help="Violations of each rule to show; all are counted.",
 )
-@click.option(
-    "--max-line",
-    type=click.IntRange(min=1),
-    default=64 << 20,
-    show_default=True,
-    metavar="BYTES",
-    help="Longest line to read.",
-)
+@MAX_LINE
 @click.option("--allow-empty", is_flag=True, help="Accept a dataset without datums.")
 @click.option("--no-progress", "-q", "quiet", is_flag=True, help="No progress bar and no notes.")
 def check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from provenance.cli._common import say
-from provenance.cli._options import complete_files
+from provenance.cli._options import MAX_LINE, complete_files
 
 __all__ = ["convert"]
 
@@ -13,14 +13,7 @@ __all__ = ["convert"]
 @click.command()
 @click.argument("source", metavar="IN", shell_complete=complete_files)
 @click.argument("target", metavar="OUT", shell_complete=complete_files)
-@click.option(
-    "--max-line",
-    type=click.IntRange(min=1),
-    default=64 << 20,
-    show_default=True,
-    metavar="BYTES",
-    help="Longest line to read.",
-)
+@MAX_LINE
 @click.option("--no-progress", "-q", "quiet", is_flag=True, help="No note of what was done.")
 def convert(*, source: str, target: str, max_line: int, quiet: bool) -> int:
     """Write the datums or sampled sequences of IN to OUT in another format.

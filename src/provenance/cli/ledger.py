@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from provenance.cli._common import moment_of, paint_for, width_of
-from provenance.cli._options import complete_files
+from provenance.cli._options import MAX_LINE, complete_files
 
 if TYPE_CHECKING:
     from provenance.ledger.sql import SqlLedger
@@ -53,14 +53,7 @@ def ledger() -> None:
 @ledger.command("import")
 @_LEDGER
 @click.argument("files", nargs=-1, required=True, shell_complete=complete_files)
-@click.option(
-    "--max-line",
-    type=click.IntRange(min=1),
-    default=64 << 20,
-    show_default=True,
-    metavar="BYTES",
-    help="Longest line to read.",
-)
+@MAX_LINE
 def import_(*, place: str, files: tuple[str, ...], max_line: int) -> None:
     """Record the sequences of FILES, all or none.
 

@@ -27,21 +27,12 @@ _BROKEN: Final = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 @contextmanager
-def readable_input(name: object) -> Iterator[None]:
-    """Turn whatever pyarrow raises about a file into a `ReadError` of one line."""
+def failing(kind: type[ReadError | WriteError], name: object) -> Iterator[None]:
+    """Turn whatever pyarrow raises about a file into an error of one line."""
     try:
         yield
     except _BROKEN as error:
-        raise ReadError(name, _reason(error)) from error
-
-
-@contextmanager
-def writable_output(name: object) -> Iterator[None]:
-    """Turn whatever pyarrow raises about a file that it writes into a `WriteError` of one line."""
-    try:
-        yield
-    except _BROKEN as error:
-        raise WriteError(name, _reason(error)) from error
+        raise kind(name, _reason(error)) from error
 
 
 def _reason(error: BaseException) -> str:

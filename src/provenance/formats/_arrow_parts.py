@@ -10,7 +10,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from provenance.columns import CHUNK_KINDS, TEXT
-from provenance.formats._arrow_files import ArrowFile, readable_input, writable_output
+from provenance.errors import ReadError, WriteError
+from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_layout import is_json, list_array
 from provenance.formats._arrow_schema import INPUT, INPUT_TOKENS
 from provenance.formats._arrow_sink import Sink
@@ -72,10 +73,10 @@ class Parts:
         whole = self._beside(0)
         with Sink(whole, self._name, schema) as sink:
             for path in self._paths:
-                with readable_input(self._name), ArrowFile(path) as file:
+                with failing(ReadError, self._name), ArrowFile(path) as file:
                     for batch in file.all_columns():
                         sink.write(_widened(batch, schema))
-        with writable_output(self._name):
+        with failing(WriteError, self._name):
             Path(whole).replace(self._path)
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from provenance.errors import SchemaError
-from provenance.formats._arrow_files import writable_output
+from provenance.errors import SchemaError, WriteError
+from provenance.formats._arrow_files import failing
 
 _PARQUET: Final = (".parquet",)
 _IPC_FILE: Final = (".arrow", ".feather", ".ipc")
@@ -40,7 +40,7 @@ class Sink:
         self._waiting: list[Any] = []
         self._bytes = 0
         self._row_group_bytes = _ROW_GROUP_BYTES if suffix in _PARQUET else 0
-        with writable_output(name), ExitStack() as stack:
+        with failing(WriteError, name), ExitStack() as stack:
             file = stack.enter_context(pa.OSFile(path, "wb"))
             self._writer = stack.enter_context(_writer(suffix, file, schema))
             self._stack = stack.pop_all()
@@ -54,7 +54,7 @@ class Sink:
 
     def _flush(self) -> None:
         if self._waiting:
-            with writable_output(self._name):
+            with failing(WriteError, self._name):
                 self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting, self._bytes = [], 0
 
@@ -68,7 +68,7 @@ class Sink:
             with suppress(OSError, pa.ArrowException):  # closing writes, which may fail once more
                 self._stack.close()
             return
-        with writable_output(self._name), self._stack:
+        with failing(WriteError, self._name), self._stack:
             self._flush()
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from provenance.columns import Chunks, Columns, Fault, Spans, Tensor
+from provenance.errors import ReadError
 from provenance.formats._arrow_arrays import joined
 from provenance.formats._arrow_chunks import positions_of_chunks, positions_of_tokens
-from provenance.formats._arrow_files import ArrowFile, readable_input
+from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_schema import (
     INPUT,
     INPUT_SPANS,
@@ -63,7 +64,7 @@ def read_datums(
     Raises:
         ReadError: The file cannot be opened, or is damaged.
     """
-    with readable_input(path), ArrowFile(path, on_bytes) as file:
+    with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
         faults = datum_faults(file.schema)
         if faults:
             file.finish()
@@ -90,7 +91,7 @@ def columns_of_batch(
     faults = datum_faults(batch.schema)
     if faults:
         return _empty(file, faults)
-    with readable_input(file or "record batch"):
+    with failing(ReadError, file or "record batch"):
         return _columns(batch, file, first_row)
 
 

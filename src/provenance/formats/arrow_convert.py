@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from provenance.errors import ReadError
-from provenance.formats._arrow_files import ArrowFile, readable_input
+from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_lines import datum_lines, sequence_lines
 from provenance.formats._arrow_schema import INPUT, INPUT_TOKENS
 from provenance.formats._arrow_sink import Sink
@@ -56,7 +56,7 @@ def copy(source: str, path: str, name: str) -> int:
 def _batches(source: str) -> Iterator[_Read]:
     """The batches of a file; raises `ReadError` where one cannot be read, or there is none."""
     first_row = 0
-    with readable_input(source), ArrowFile(source) as file:
+    with failing(ReadError, source), ArrowFile(source) as file:
         names = file.schema.names
         sequences = INPUT not in names and INPUT_TOKENS not in names
         if sequences and "prompt_tokens" not in names:

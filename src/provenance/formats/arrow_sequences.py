@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from provenance.columns import Array, Fault, Floats, Ints, Mask, any_in_rows
+from provenance.errors import ReadError
 from provenance.formats._arrow_arrays import (
     Lists,
     as_float32,
@@ -22,7 +23,7 @@ from provenance.formats._arrow_arrays import (
     texts,
     validity,
 )
-from provenance.formats._arrow_files import ArrowFile, readable_input
+from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_schema import sequence_faults
 from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable
 
@@ -48,7 +49,7 @@ def read_sequences(path: str, *, on_bytes: Callable[[int], object] | None = None
     Raises:
         ReadError: The file cannot be opened, or is damaged.
     """
-    with readable_input(path), ArrowFile(path, on_bytes) as file:
+    with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
         faults = sequence_faults(file.schema)
         if faults:
             file.finish()
@@ -67,7 +68,7 @@ def table_of_batch(
     faults = sequence_faults(batch.schema)
     if faults:
         return _empty(), faults
-    with readable_input(file or "record batch"):
+    with failing(ReadError, file or "record batch"):
         return _table(batch, file, first_row)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from provenance.errors import ReadError
-from provenance.formats._arrow_files import ArrowFile, readable_input
+from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_sink import Sink
 from provenance.formats._split import NOTE, FileNotes, note_fields
 
@@ -50,7 +50,7 @@ def split(
 def _common_schema(paths: Sequence[str]) -> Any:
     schema: Any = None
     for path in paths:
-        with readable_input(path), ArrowFile(path) as file:
+        with failing(ReadError, path), ArrowFile(path) as file:
             if schema is None:
                 schema = file.schema
             else:
@@ -71,7 +71,7 @@ def _refuse_other_columns(path: str, schema: Any, first: str, expected: Any) -> 
 
 def _batches(path: str) -> Iterator[tuple[Any, int]]:
     first_row = 0
-    with readable_input(path), ArrowFile(path) as file:
+    with failing(ReadError, path), ArrowFile(path) as file:
         for batch in file.all_columns():
             yield batch, first_row
             first_row += len(batch)

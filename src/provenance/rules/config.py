@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from provenance.columns import Mask
+from provenance.loss_spec import is_finite
 from provenance.rules._batch import Batch
 from provenance.rules._examples import case
 from provenance.rules._rule import EVERY_INPUT, rule
@@ -18,17 +19,8 @@ def _verdict(valid: bool) -> Mask:
     return np.array([valid])
 
 
-def _is_finite(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond any float
-        return False
-
-
 def _expected(batch: Batch, key: str, element: int) -> Mapping[str, Any]:
-    if not _is_finite(batch.config[key]):
+    if not is_finite(batch.config[key]):
         return {"expected": "a finite number"}
     if key == "clip_high_threshold":
         return {"expected": f"at least clip_low_threshold, {batch.config['clip_low_threshold']!r}"}
@@ -66,12 +58,12 @@ def invalid_loss_config(batch: Batch, field: str) -> Mask:
     others.
     """
     value = batch.config[field]
-    if not _is_finite(value):
+    if not is_finite(value):
         return _verdict(False)
     if field == "kl_coeff":
         return _verdict(value >= 0)
     low = batch.config.get("clip_low_threshold")
-    if field == "clip_high_threshold" and _is_finite(low):
+    if field == "clip_high_threshold" and is_finite(low):
         return _verdict(bool(low <= value))
     return _verdict(True)
 

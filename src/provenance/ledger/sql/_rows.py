@@ -13,7 +13,7 @@ from provenance.columns import Array, Ints, any_in_rows, offsets_of, view
 from provenance.errors import LedgerError
 from provenance.ledger.sql._prompts import chain_of
 from provenance.ledger.sql._schema import SEQUENCES
-from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable, Texts, microseconds
+from provenance.sequences import ABSENT, COMPARED, SEGMENT, Pool, SequenceTable, Texts, microseconds
 
 Row = dict[str, Any]
 Key = tuple[str, str]
@@ -22,19 +22,7 @@ _TEXTS: Final = ("sequence_id", "session_id", "model", "policy_version", "stop_r
 _INTEGERS: Final = ("sampled_at", "last_used_at", "top_k", "seed")
 _REALS: Final = ("temperature", "top_p")
 #: What makes two records the same; the prompt is compared by its key.
-_CONTENT: Final = (
-    "tokens",
-    "prompt",
-    "sampled_at",
-    "record_stability_info",
-    "model",
-    "policy_version",
-    "stop_reason",
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-)
+_CONTENT: Final = ("tokens", "prompt", *COMPARED)
 #: What is read of a sequence, in this order.
 COLUMNS: Final = tuple(column for column in SEQUENCES.c if column.name not in ("uses", "last_use"))
 #: What a lookup answers with, in place of a row, where nothing is known.
