@@ -63,6 +63,7 @@ def test_python_blocks_run(
     script = demo / "readme.py"
     script.write_text("\n".join(blocks), encoding="utf-8")
     runpy.run_path(str(script))
+    runpy.run_path(str(script))  # as who reads on and tries it again
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("False 7 {")
     assert printed[-1].startswith("<ValidatedBatch of 1 datum, 5 positions")
