@@ -53,7 +53,7 @@ def run(config: Config, start: GPT) -> dict[str, Any]:
     ledger, monitor = MemoryLedger(), MismatchMonitor()
     kept: dict[str, list[float]] = {}
     accuracies = [accuracy(learner)]
-    finite = True
+    truncated, largest, stopped = 0.0, 0.0, ""
     for step in range(config.steps):
         sampler.load_state_dict(weights[0])
         rollout = _sample(config, sampler, step)
@@ -63,12 +63,14 @@ def run(config: Config, start: GPT) -> dict[str, Any]:
         logprobs = _logprobs(learner, batch)
         try:
             loss, metrics = _loss(config, batch, logprobs, lag_logprobs)
-        except LossError:  # logprobs or ratios that are not finite
-            finite = False
+        except LossError as error:  # logprobs or ratios that are not finite
+            stopped = str(error)
             break
         monitor.update(metrics)
+        truncated += metrics["truncated_fraction:mean"] / config.steps
+        largest = max(largest, metrics["ratio:max"])
         if not bool(torch.isfinite(loss)):
-            finite = False
+            stopped = f"loss {float(loss)}"
             break
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -85,8 +87,11 @@ def run(config: Config, start: GPT) -> dict[str, Any]:
     return {
         **asdict(config),
         "accuracies": [round(value, 4) for value in accuracies],
-        "finite": finite,
+        "finite": not stopped,
+        "stopped": stopped,
         "metrics": kept,
+        "truncated": _rounded(truncated),
+        "ratio_max": _rounded(largest),
         "k3_peak_over_median": _rounded(monitor.k3_peak_over_median),
         "ess_min": _rounded(monitor.min_ess),
         "start": fingerprint(start),
@@ -214,5 +219,8 @@ def _loss(
     sampled = torch.tensor(batch.sampled)
     q, advantages = (torch.tensor(batch.inputs[name])[sampled] for name in ("logprobs", "advantages"))
     p = logprobs[sampled]
-    weight = arm.weight((p - q).detach(), advantages)
-    return -(weight * advantages * p).sum() + config.kl_coeff * (q - p).sum(), out.metrics
+    log_ratio = (p - q).detach()
+    weight = arm.weight(log_ratio, advantages)
+    truncated = float((weight != log_ratio.exp()).float().mean())
+    metrics = {**out.metrics, "truncated_fraction:mean": truncated}
+    return -(weight * advantages * p).sum() + config.kl_coeff * (q - p).sum(), metrics
