@@ -293,6 +293,13 @@ def test_what_a_run_is_judged_by() -> None:
     assert repr(monitor) == ("<MismatchMonitor of 5 steps: k1 x4, k3 x4, peak/median 2.67, least ESS 0.25>")
 
 
+def test_growth_is_a_size_whatever_the_sign() -> None:
+    monitor = MismatchMonitor()
+    for k1 in (0.0, -0.25, 0.5):
+        monitor.update({"loss:sum": 1.0, "k1:mean": k1, "k3:mean": 0.1, "ess:mean": 1.0})
+    assert monitor.k1_growth == 2
+
+
 def test_a_new_monitor_knows_nothing() -> None:
     for monitor in (MismatchMonitor(), steps([0.0, 0.0])):
         assert math.isnan(monitor.k1_growth)
@@ -317,9 +324,14 @@ def test_collapse(k3: list[float], collapsed: bool) -> None:
     assert steps(k3).collapsed == collapsed
 
 
-def test_a_loss_that_is_not_finite_is_a_collapse() -> None:
+@pytest.mark.parametrize("name", ["loss:sum", "k1:mean", "k3:mean", "ess:mean"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_is_a_collapse(name: str, value: float) -> None:
     monitor = MismatchMonitor()
-    monitor.update({"loss:sum": math.inf, "k1:mean": 0.0, "k3:mean": 0.0, "ess:mean": 1.0})
+    metrics = {"loss:sum": -1.0, "k1:mean": 0.0, "k3:mean": 0.0, "ess:mean": 1.0}
+    monitor.update(metrics)
+    assert not monitor.collapsed
+    monitor.update(metrics | {name: value})
     assert monitor.collapsed
     assert "collapsed" in repr(monitor)
 

@@ -314,6 +314,14 @@ def test_an_uncapped_overflow_is_an_error_that_names_the_token(advantage: float)
     assert math.isfinite(stable_reinforce(batch, p, ratio_cap=None, policy="reinforce").loss)
 
 
+def test_uncapped_weights_whose_sum_overflows_are_an_error_that_names_the_largest() -> None:
+    batch = by_hand(advantages=[1.0, 1.0, 1.0], q=[-88.0, -88.5, -88.0])
+    with pytest.raises(
+        LossError, match=r"sum of the weighted.*2\.72\d*e\+38, is that of datum 0: position 2"
+    ):
+        stable_reinforce(batch, torch.zeros(4), ratio_cap=None)
+
+
 def test_negative_zero_advantages_are_zero() -> None:
     batch = by_hand(advantages=[-0.0, 0.0, 1.0], q=[-1.0, -1.0, -1.0])
     p = torch.tensor([0.0, -1.5, -1.0, -1.0], requires_grad=True)
@@ -410,7 +418,11 @@ SHAPES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda rows: rows[:1], r"has 1 tensors, expected 2"),
     (lambda rows: [rows[0], rows[1][1:]], r"\[1\] has shape \(6,\), expected \(7,\)"),
     (lambda rows: [rows[0], rows[1][None]], r"\[1\] has shape \(1, 7\)"),
-    (lambda rows: torch.zeros(12, dtype=torch.int64), r"has dtype torch\.int64, expected floats"),
+    (
+        lambda rows: torch.zeros(12, dtype=torch.int64),
+        r"has dtype torch\.int64, expected float16, ",
+    ),
+    (lambda rows: torch.zeros(12).to(torch.float8_e5m2), r"has dtype torch\.float8_e5m2, expected float16"),
     (lambda rows: np.zeros(12, np.float32), r"is a ndarray, expected a tensor"),
     (lambda rows: [0.0] * 12, r"is a list, expected a tensor"),
 ]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from losses._checks import require_floats
 from losses.errors import LossError
 from provenance.batch import ValidatedBatch, sampled_tensor
 
@@ -55,8 +56,7 @@ def flatten(batch: ValidatedBatch, logprobs: Logprobs, name: str) -> Tensor:
             f"{name} is a {type(logprobs).__name__}, expected a tensor (T,) or (B, L), or a list of "
             "tensors (N_i,), one for each datum"
         )
-    if not flat.is_floating_point():
-        raise LossError(f"{name} has dtype {flat.dtype}, expected floats: logprobs, not token ids")
+    require_floats(name, flat)
     return flat.to(torch.promote_types(flat.dtype, torch.float32))
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from losses._batch import Logprobs, flatten, log_ratio_of, place_of, require_validated
-from losses._options import log_of_cap
+from losses._checks import log_of_cap
 from losses.diagnostics import step
 from losses.errors import LossError
 from provenance.batch import ValidatedBatch, sampled_tensor
@@ -63,7 +63,7 @@ def stable_reinforce(
     Args:
         batch: what ``provenance.validate`` returned under the stable_reinforce contract or a stricter one.
         learner_logprobs: the learner's logprob, in nats, of the target at each position: (T,) for the packed
-            batch, a list of (N_i,), or (B, L), padded on the right to the longest datum. Any float dtype.
+            batch, a list of (N_i,), or (B, L), padded on the right to the longest datum; 16 bits or more.
             What it holds outside S is not looked at.
         kl_coeff: b, finite and >= 0. It is not scaled with the advantages: who divides those by the number
             of tokens divides b as well, or has a stronger KL term.
@@ -146,6 +146,11 @@ def _require_finite_weights(
     if math.isfinite(loss_policy):
         return
     token = int(weighted.abs().argmax())  # a NaN, of inf * 0, is the largest
+    if math.isfinite(weighted[token]):
+        raise LossError(
+            f"the sum of the weighted advantages overflows {weighted.dtype}; the largest, "
+            f"{weighted[token].item():.6g}, is that of {place_of(batch, token)}; set ratio_cap"
+        )
     raise LossError(
         f"{place_of(batch, token)}: ratio exp({log_ratio[token].item():.6g}) overflows "
         f"{weighted.dtype} when it weighs the advantage; set ratio_cap, or find out why learner and "

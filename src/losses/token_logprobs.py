@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from losses._options import is_count
+from losses._checks import is_count, require_floats
 from losses.errors import LossError
 from provenance.loss_spec import is_finite
 
@@ -24,10 +24,11 @@ def token_logprobs(
     once, with respect to ``hidden`` and ``weight``.
 
     Args:
-        hidden: (..., D), the input of the output layer, any float dtype.
-        weight: (V, D), the weight of the output layer, any float dtype.
+        hidden: (..., D), the input of the output layer: float16, bfloat16, float32 or float64.
+        weight: (V, D), the weight of the output layer, one of the same. Where it is no float32, each pass
+            holds a float32 copy of it.
         targets: (...), int64 ids below V.
-        temperature: what the logits are divided by, finite and > 0.
+        temperature: what the logits are divided by, finite and >= 1e-6.
         chunk: rows whose logits are computed at a time, chunk * V floats.
 
     Returns:
@@ -44,7 +45,8 @@ def token_logprobs(
             "expected (..., D) and (V, D)"
         )
     _check_targets(targets, tuple(hidden.shape[:-1]), weight.shape[0], "hidden")
-    _check_floats(hidden=hidden, weight=weight)
+    require_floats("hidden", hidden)
+    require_floats("weight", weight)
     _check_temperature(temperature)
     if not is_count(chunk):
         raise LossError(f"chunk is {chunk!r}, expected a number of rows, 1 or more")
@@ -59,9 +61,9 @@ def token_logprobs_from_logits(logits: Tensor, targets: Tensor, temperature: flo
     """The log softmax(logits / temperature) at the targets.
 
     Args:
-        logits: (..., V), any float dtype.
+        logits: (..., V): float16, bfloat16, float32 or float64.
         targets: (...), int64 ids below V.
-        temperature: what the logits are divided by, finite and > 0.
+        temperature: what the logits are divided by, finite and >= 1e-6.
 
     Returns:
         (...), float32, float64 if the logits are.
@@ -72,7 +74,7 @@ def token_logprobs_from_logits(logits: Tensor, targets: Tensor, temperature: flo
     if logits.ndim < 1:
         raise LossError(f"logits have shape {tuple(logits.shape)}, expected (..., V)")
     _check_targets(targets, tuple(logits.shape[:-1]), logits.shape[-1], "logits")
-    _check_floats(logits=logits)
+    require_floats("logits", logits)
     _check_temperature(temperature)
     scaled = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
     return scaled.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
@@ -146,7 +148,7 @@ def _check_targets(targets: Tensor, shape: tuple[int, ...], vocabulary: int, of:
         )
     if targets.dtype != torch.int64:
         raise LossError(f"targets have dtype {targets.dtype}, expected torch.int64")
-    if torch.compiler.is_compiling() or not targets.numel():
+    if torch.compiler.is_compiling() or targets.is_meta or not targets.numel():
         return
     outside = (targets < 0) | (targets >= vocabulary)
     if outside.any():
@@ -157,12 +159,7 @@ def _check_targets(targets: Tensor, shape: tuple[int, ...], vocabulary: int, of:
         )
 
 
-def _check_floats(**tensors: Tensor) -> None:
-    for name, tensor in tensors.items():
-        if not tensor.is_floating_point():
-            raise LossError(f"{name} has dtype {tensor.dtype}, expected floats")
-
-
 def _check_temperature(temperature: float) -> None:
-    if not is_finite(temperature) or temperature <= 0:
-        raise LossError(f"temperature is {temperature!r}, expected a finite number > 0")
+    # Below, logits overflow when they are divided by it, and nothing is sampled there but the largest.
+    if not is_finite(temperature) or temperature < 1e-6:
+        raise LossError(f"temperature is {temperature!r}, expected a finite number >= 1e-6")

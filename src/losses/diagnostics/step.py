@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from losses._batch import Logprobs, flatten, log_ratio_of, place_of
-from losses._options import log_of_cap
+from losses._checks import log_of_cap
 from losses.errors import LossError
 from provenance.batch import ValidatedBatch, sampled_tensor
 
