@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from _losses import make, validated
 from torch import Tensor
 
 from examples.comparison import __main__ as command
@@ -99,7 +101,7 @@ def test_luck_depends_on_the_seed_alone() -> None:
 
 
 def record(accuracies: list[float], *, seed: int = 0, finite: bool = True) -> dict[str, Any]:
-    figures = {"k3_peak_over_median": 2.0, "ess_min": 0.5}
+    figures = {"k3_peak_over_median": 2.0, "ess_min": 0.5, "truncated": 0.1, "ratio_max": 3.0}
     return {"accuracies": accuracies, "finite": finite, "seed": seed, **figures}
 
 
@@ -210,6 +212,30 @@ def test_arms_that_are_the_same_by_design_have_the_same_gradient(
         gradients.append(gradient)
     torch.testing.assert_close(*gradients)
     assert gradients[0].count_nonzero() == int(batch.sampled.sum())
+
+
+@pytest.mark.parametrize(
+    ("arm", "share"),
+    # Ratios of 0.6, 0.9, 1, 1.1, 3 and 4.5, where the advantage is 1, and 0.1, 1, 2.5 and 5.5 where it is -1.
+    [
+        ("reinforce", 0),
+        ("token_is", 0),
+        ("token_is cap 2", 4 / 10),
+        ("token_is cap 4", 2 / 10),
+        ("cispo 0/4", 2 / 10),
+        ("ppo 0.8/1.2", 3 / 10),
+        ("icepop 0.5/5", 2 / 10),
+    ],
+)
+def test_an_arms_truncated_share_is_that_of_the_weights_it_changes(arm: str, share: float) -> None:
+    ratios = torch.tensor([0.6, 0.9, 1, 1.1, 3, 4.5, 0.1, 1, 2.5, 5.5])
+    advantages, logprobs = [1.0] * 6 + [-1.0] * 4, [-5.0] * 10
+    rng = np.random.default_rng(0)
+    batch = validated([make(rng, "s", turns=[(3, 10)], advantages=advantages, logprobs=logprobs)])
+    p = torch.tensor(batch.inputs["logprobs"])
+    p[torch.tensor(batch.sampled)] += ratios.log()
+    _, metrics = experiment._loss(Config(arm, 0.0, 0, 1), batch, p, None)
+    assert metrics["truncated_fraction:mean"] == pytest.approx(share)
 
 
 def test_a_run_that_was_stopped_while_it_wrote_is_continued(tmp_path: Path) -> None:

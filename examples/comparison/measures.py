@@ -45,6 +45,8 @@ def cell(records: Sequence[Record]) -> dict[str, Any]:
         "highest": max(finals),
         "collapsed": fallen,
         "interval": wilson(fallen, len(records)),
+        "truncated": mean(record["truncated"] for record in records),
+        "ratio_max": max(record["ratio_max"] for record in records),
         "k3_peak_over_median": median(record["k3_peak_over_median"] for record in records),
         "ess_min": min(record["ess_min"] for record in records),
     }

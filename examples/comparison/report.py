@@ -44,18 +44,23 @@ def _cells(records: Iterable[Record], *names: str) -> Cells:
     return cells
 
 
+def _head(*names: str) -> list[str]:
+    return [_row(*names), _row(*("---" for _ in names))]
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
 def _grid(title: str, cells: Cells) -> list[str]:
-    lines = [f"## {title}", ""]
-    lines += [
-        "| lag | KL | arm | runs | final accuracy | range | collapsed | 95 % | k3 peak/median | least ESS |"
-    ]
-    lines += ["|---:|---:|---|---:|---:|---|---:|---|---:|---:|"]
+    left = ["lag", "KL", "arm", "runs", "final accuracy", "range", "collapsed", "95 %"]
+    lines = [f"## {title}", "", *_head(*left, "truncated", "largest ratio", "least ESS", "k3 peak/median")]
     for lag in LAGS:
         for kl_coeff in KL:
             for arm in ARMS:
                 records = cells.get((arm, kl_coeff, lag))
                 if records:
-                    lines.append(f"| {lag} | {kl_coeff} | {arm} | {_figures(records)} |")
+                    lines.append(_row(lag, kl_coeff, arm, _figures(records)))
     return [*lines, ""]
 
 
@@ -69,52 +74,62 @@ def _figures(records: Sequence[Record]) -> str:
             f"{found['lowest']:.2f}-{found['highest']:.2f}",
             f"{found['collapsed']}/{found['runs']}",
             f"{low:.2f}-{high:.2f}",
-            f"{found['k3_peak_over_median']:.3g}",
+            f"{found['truncated']:.2%}",
+            f"{found['ratio_max']:.3g}",
             f"{found['ess_min']:.3f}",
+            f"{found['k3_peak_over_median']:.3g}",
         ]
     )
 
 
 def _effects(cells: Cells) -> list[str]:
     """Paired differences: cap 4 against each other arm, and each coefficient against none."""
-    lines = ["## Paired differences of final accuracy", ""]
-    lines += ["| lag | KL | compared | seeds | mean | range |", "|---:|---:|---|---:|---:|---|"]
+    lines = ["## Headline grid: paired differences of final accuracy", ""]
+    lines += _head("lag", "KL", "compared", "seeds", "mean", "range")
     for lag in LAGS:
         for kl_coeff in KL:
             ours = cells.get(("token_is cap 4", kl_coeff, lag), [])
             for arm in (arm for arm in ARMS if arm != "token_is cap 4"):
                 theirs = cells.get((arm, kl_coeff, lag), [])
-                lines += _difference(lag, kl_coeff, f"cap 4 - {arm}", paired(ours, theirs))
+                lines += _difference((lag, kl_coeff, f"cap 4 - {arm}"), paired(ours, theirs))
         for arm in ARMS:
             none = cells.get((arm, 0.0, lag), [])
             for kl_coeff in KL[1:]:
                 some = cells.get((arm, kl_coeff, lag), [])
-                lines += _difference(lag, kl_coeff, f"{arm}: KL {kl_coeff} - KL 0", paired(some, none))
+                lines += _difference((lag, kl_coeff, f"{arm}: KL {kl_coeff} - KL 0"), paired(some, none))
     return [*lines, ""]
 
 
-def _difference(lag: int, kl_coeff: float, what: str, differences: Sequence[float]) -> list[str]:
+def _difference(what: Sequence[object], differences: Sequence[float]) -> list[str]:
     if not differences:
         return []
     span = f"{min(differences):+.2f} to {max(differences):+.2f}"
-    return [f"| {lag} | {kl_coeff} | {what} | {len(differences)} | {mean(differences):+.2f} | {span} |"]
+    return [_row(*what, len(differences), f"{mean(differences):+.2f}", span)]
 
 
 def _mismatches(cells: Cells, plain: Cells) -> list[str]:
-    lines = ["## Mismatch grid, lag 8", ""]
-    lines += [
-        "| mismatch | recorded | arm | KL | runs | final accuracy | against none | collapsed | k3, median |"
-    ]
-    lines += ["|---|---|---|---:|---:|---:|---:|---:|---:|"]
+    """The cells of the mismatch grid, then its paired differences."""
+    left = ["mismatch", "recorded", "arm", "KL", "runs", "final accuracy", "range", "collapsed"]
+    lines = ["## Mismatch grid, lag 8", "", *_head(*left, "truncated", "k3, median")]
+    compared = ["", "## Mismatch grid: paired differences of final accuracy", ""]
+    compared += _head("mismatch", "KL", "compared", "seeds", "mean", "range")
     for (mismatch, silent, arm, kl_coeff), records in sorted(cells.items()):
         found = cell(records)
-        differences = paired(records, plain.get((arm, kl_coeff, 8), []))
-        against = f"{mean(differences):+.2f}" if differences else ""
         k3 = median([value for values in _series(records, "k3:mean") for value in values] or [nan])
         recorded = "silently" if silent else "honestly"
-        figures = f"{found['runs']} | {found['final']:.2f} | {against} | {found['collapsed']}/{found['runs']}"
-        lines.append(f"| {mismatch} | {recorded} | {arm} | {kl_coeff} | {figures} | {k3:.2g} |")
-    return [*lines, ""]
+        figures = (
+            f"{found['runs']} | {found['final']:.2f} | {found['lowest']:.2f}-{found['highest']:.2f} "
+            f"| {found['collapsed']}/{found['runs']} | {found['truncated']:.2%} | {k3:.2g}"
+        )
+        lines.append(_row(mismatch, recorded, arm, kl_coeff, figures))
+        others = {f"{arm}, {recorded} - no mismatch": plain.get((arm, kl_coeff, 8), [])}
+        if not silent:
+            others[f"{arm}: honestly - silently"] = cells.get((mismatch, True, arm, kl_coeff), [])
+        if arm == "token_is cap 4":
+            others[f"cap 4 - token_is, {recorded}"] = cells.get((mismatch, silent, "token_is", kl_coeff), [])
+        for what, theirs in others.items():
+            compared += _difference((mismatch, kl_coeff, what), paired(records, theirs))
+    return [*lines, *compared, ""]
 
 
 def plot_accuracy(cells: Cells) -> None:
