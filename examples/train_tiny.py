@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 import provenance
 from losses import stable_reinforce, token_logprobs
-from provenance import Datum, MemoryLedger, ModelInput, PromptProvenanceSpan, Recorder, SampledProvenanceSpan
+from provenance import MemoryLedger, Recorder, Trajectory, Turn
+from provenance.builder import build_group
+from provenance.ledger import recorded_sequences
 
 SESSION = "train-tiny"
 DIGITS, END, VOCABULARY, WIDTH = 2, 10, 11, 64
@@ -58,29 +60,6 @@ def sample(prompt: list[int], num_samples: int, _: Any) -> list[dict[str, Any]]:
     ]
 
 
-def build(prompt: list[int], sampled: dict[str, Any], advantage: float) -> Datum:
-    """One turn as a datum: the targets are the sequence shifted by one."""
-    name, tokens, logprobs = sampled["sequence_id"], sampled["tokens"], sampled["logprobs"]
-    full, before = prompt + tokens, [0.0] * (len(prompt) - 1)
-    return Datum(
-        model_input=ModelInput.from_ints(full[:-1]),
-        loss_fn_inputs={
-            "target_tokens": full[1:],
-            "logprobs": before + logprobs,
-            "advantages": before + [advantage] * len(tokens),
-        },
-    ).with_provenance(
-        model_input=[
-            PromptProvenanceSpan(sequence_id=name, length=len(prompt)),
-            SampledProvenanceSpan(sequence_id=name, length=len(tokens) - 1),
-        ],
-        loss_fn_inputs=[
-            PromptProvenanceSpan(sequence_id=name, offset=1, length=len(prompt) - 1),
-            SampledProvenanceSpan(sequence_id=name, length=len(tokens)),
-        ],
-    )
-
-
 def main() -> None:
     torch.set_num_threads(1)
     ledger = MemoryLedger()  # SqlLedger("ledger.db") outlives the process
@@ -90,10 +69,14 @@ def main() -> None:
         datums, rewards = [], []
         for digits in torch.randint(0, 10, (PROMPTS, DIGITS)).tolist():
             prompt = [*digits, END]
-            group = recorder.sample(prompt, SAMPLES)
-            earned = [sum(a == b for a, b in zip(s["tokens"], digits, strict=True)) / DIGITS for s in group]
-            mean = sum(earned) / len(earned)
-            datums += [build(prompt, s, reward - mean) for s, reward in zip(group, earned, strict=True)]
+            samples = recorder.sample(prompt, SAMPLES)
+            group = recorded_sequences(ledger, [s["sequence_id"] for s in samples], SESSION)
+            earned = [sum(a == b for a, b in zip(s.tokens, digits, strict=True)) / DIGITS for s in group]
+            rollouts = [
+                Trajectory(turns=[Turn(sequence=s)], reward=reward)
+                for s, reward in zip(group, earned, strict=True)
+            ]
+            datums += build_group(rollouts).datums
             rewards += earned
 
         batch = provenance.validate(datums, ledger=ledger, session=SESSION)

@@ -13,9 +13,10 @@ import pytest
 
 import provenance
 from provenance import MemoryLedger
+from provenance.builder import build_group
 from provenance.demo import data
 from provenance.demo.faults import FAULTS, FOREIGN, STALE
-from provenance.demo.game import GROUP, TURNS, datums_of
+from provenance.demo.game import GROUP, TURNS
 from provenance.demo.ngram import NgramModel
 
 
@@ -68,13 +69,14 @@ def test_rollouts_are_games_whose_turns_extend_each_other() -> None:
     model, groups = data.sample_and_record(MemoryLedger())
     assert {len(group) for group in groups} == {GROUP}
     for group in groups:
-        assert sum(float(d.loss_fn_inputs["advantages"].data.max()) for d in datums_of(group)) >= 0
+        assert len(build_group(group).datums) == GROUP
         for rollout in group:
             assert len(rollout.turns) == TURNS
             for turn, later in zip(rollout.turns, rollout.turns[1:], strict=False):
-                seen = turn.prompt + turn.sample.tokens
-                assert later.prompt[: len(seen)] == seen
-                verdict = model.decode(later.prompt[len(seen) :]).strip().split(".")[0]
+                seen = [*turn.sequence.prompt_tokens, *turn.sequence.tokens]
+                prompt = later.sequence.prompt_tokens.tolist()
+                assert prompt[: len(seen)] == seen
+                verdict = model.decode(prompt[len(seen) :]).strip().split(".")[0]
                 assert verdict in ("right", "no")
 
 

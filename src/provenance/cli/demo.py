@@ -14,8 +14,8 @@ from provenance.cli._common import paint_for, width_of
 
 if TYPE_CHECKING:
     from provenance.demo.faults import Fault
-    from provenance.demo.game import Rollout
     from provenance.demo.ngram import NgramModel
+    from provenance.models import Trajectory
     from provenance.report import Report
     from provenance.reports.text import Role
 
@@ -115,14 +115,14 @@ def _say_whole(command: str, *, indent: int) -> None:
     click.echo(" " * indent + paint_for(sys.stdout)(escape(command), "hint"))
 
 
-def _show_game(model: NgramModel, rollout: Rollout) -> None:
+def _show_game(model: NgramModel, rollout: Trajectory) -> None:
     seen = 0
     for turn in rollout.turns:
-        prompt = model.decode(turn.prompt[seen:]).strip()
-        answer = model.decode(turn.sample.tokens).strip()
-        logprobs = " ".join(f"{logprob:.3f}" for logprob in turn.sample.logprobs[:_SHOWN])
-        _say(f"{prompt} {answer}   (logprobs {logprobs} ...)", indent=_HANG)
-        seen = len(turn.prompt) + len(turn.sample.tokens)
+        prompt, tokens = turn.sequence.prompt_tokens.tolist(), turn.sequence.tokens.tolist()
+        asked, answer = model.decode(prompt[seen:]).strip(), model.decode(tokens).strip()
+        logprobs = " ".join(f"{logprob:.3f}" for logprob in turn.sequence.logprobs[:_SHOWN])
+        _say(f"{asked} {answer}   (logprobs {logprobs} ...)", indent=_HANG)
+        seen = len(prompt) + len(tokens)
 
 
 def _show_faults(faults: Sequence[Fault], report: Report) -> None:

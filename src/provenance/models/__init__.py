@@ -12,6 +12,7 @@ from provenance.models.datum import Datum
 from provenance.models.sequence import SampledSequence
 from provenance.models.spans import PromptProvenanceSpan, ProvenanceSpan, SampledProvenanceSpan
 from provenance.models.tensor import TensorData, TensorDtype
+from provenance.models.trajectory import Trajectory, Turn
 
 __all__ = [
     "Chunk",
@@ -27,4 +28,6 @@ __all__ = [
     "SampledSequence",
     "TensorData",
     "TensorDtype",
+    "Trajectory",
+    "Turn",
 ]

@@ -23,13 +23,17 @@ RULE_NAMES: Mapping[str, str] = MappingProxyType(
         "INP003": "wrong-dtype",
         "INP004": "wrong-rank",
         "INP005": "length-mismatch",
+        "SEQ003": "input-token-mismatch",
         "SEQ007": "inconsistent-record",
+        "SEQ010": "repeated-sequence",
+        "SES001": "wrong-session",
         "SPN001": "unpaired-spans",
         "SPN003": "untiled-input",
         "SPN004": "untiled-targets",
         "SPN005": "invalid-span",
         "TOK001": "token-out-of-range",
         "TOK003": "unknown-chunk-length",
+        "TOK004": "untrainable-chunk",
         "VAL001": "non-finite-value",
     }
 )
@@ -266,8 +270,9 @@ class _Shown:
 
 
 def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        return left.dtype == right.dtype and np.array_equal(left, right)
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        both = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+        return both and left.dtype == right.dtype and np.array_equal(left, right)
     return bool(left == right)
 
 
