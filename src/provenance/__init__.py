@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         WriteError,
     )
     from provenance.formats import convert, write_datums, write_sequences
+    from provenance.integrations.rollouts._build import Built, build
     from provenance.ledger import Ledger, LedgerStats, MemoryLedger
     from provenance.ledger.recorder import Recorder
     from provenance.ledger.sql import SqlLedger
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         SampledProvenanceSpan,
         SampledSequence,
         TensorData,
+        Trajectory,
+        Turn,
     )
     from provenance.report import Location, Report, Severity, Violation
 
@@ -55,6 +58,7 @@ _HOMES = {
         "WriteError",
     ),
     "provenance.formats": ("convert", "write_datums", "write_sequences"),
+    "provenance.integrations.rollouts._build": ("Built", "build"),
     "provenance.ledger": ("Ledger", "LedgerStats", "MemoryLedger"),
     "provenance.ledger.sql": ("SqlLedger",),
     "provenance.ledger.recorder": ("Recorder",),
@@ -69,12 +73,15 @@ _HOMES = {
         "SampledProvenanceSpan",
         "SampledSequence",
         "TensorData",
+        "Trajectory",
+        "Turn",
     ),
     "provenance.report": ("Location", "Report", "Severity", "Violation"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Built",
     "Contract",
     "ContractError",
     "Datum",
@@ -101,11 +108,14 @@ __all__ = [
     "Severity",
     "SqlLedger",
     "TensorData",
+    "Trajectory",
+    "Turn",
     "ValidatedBatch",
     "ValidationError",
     "Violation",
     "WriteError",
     "__version__",
+    "build",
     "check",
     "convert",
     "iter_violations",

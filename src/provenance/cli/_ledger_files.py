@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -15,9 +13,9 @@ from provenance import formats
 from provenance.cli._common import say
 from provenance.columns import SAMPLED, Fault
 from provenance.engine.sources import paths_of
-from provenance.errors import LedgerError, WriteError
-from provenance.formats._io import replacing
-from provenance.ledger.place import SUFFIXES, is_database, is_url
+from provenance.errors import WriteError
+from provenance.formats._new_ledger import open_whole
+from provenance.ledger.place import is_database
 from provenance.ledger.sql import SqlLedger
 from provenance.sequences import ABSENT, SequenceTable, rfc3339
 
@@ -44,45 +42,9 @@ def import_files(place: str, files: list[str], *, max_line: int) -> tuple[int, i
             total += len(table)
             yield table
 
-    with _target(place) as target:
+    with open_whole(place) as target:
         new = target.record_tables(tables())
     return new, total - new
-
-
-@contextmanager
-def _target(place: str) -> Iterator[SqlLedger]:
-    """The ledger; a new file appears when it is complete."""
-    if is_url(place) or not place.lower().endswith(SUFFIXES) or Path(place).exists():
-        with SqlLedger(place) as ledger:
-            yield ledger
-        return
-    for file in _beside(place):
-        if file.exists():
-            # SQLite would take it for a part of the new one.
-            raise LedgerError(f"{file}: left over from a ledger that is gone; remove it, then import again")
-    with replacing(place) as temporary:
-        try:
-            with SqlLedger(temporary) as ledger:
-                yield ledger
-        except LedgerError as error:
-            raise LedgerError(str(error).replace(temporary, place)) from error
-        finally:
-            left = [file for file in _beside(temporary) if file.exists()]
-            for file in left:
-                file.unlink()
-        if left:
-            # SQLite says nothing of a log that it could not bring into the database when that was closed.
-            raise LedgerError(f"{place}: the disk is full; nothing was recorded")
-        if Path(place).exists():
-            raise LedgerError(
-                f"{place}: another program created it meanwhile; nothing was recorded, try again"
-            )
-
-
-def _beside(place: str) -> list[Path]:
-    """What SQLite keeps beside a database that is open."""
-    file = Path(place).resolve()
-    return [file.with_name(file.name + end) for end in ("-wal", "-shm")]
 
 
 def _readable(paths: list[str], max_line: int) -> Iterator[SequenceTable]:

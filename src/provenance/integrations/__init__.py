@@ -1,0 +1,1 @@
+"""Other libraries and the files of other frameworks, each a leaf that nothing else imports."""
