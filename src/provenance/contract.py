@@ -20,12 +20,14 @@ from provenance.loss_spec import LOSSES, LossSpec
 from provenance.report import Severity
 from provenance.rules import RULESET, Parameters, Rule, registry
 
-_LARGEST: Final = 2**62
+LARGEST: Final = 2**62
 #: Parameters under which nothing could be valid if they were 0.
-_AT_LEAST_ONE: Final = ("vocab_size", "max_tokens")
+AT_LEAST_ONE: Final = ("vocab_size", "max_tokens")
 _DEFAULT_LOSS: Final = "stable_reinforce"
 _KEYS: Final = ("extends", "ruleset", "severity", "parameters", "inputs")
-_TYPES: Final = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()}
+PARAMETER_TYPES: Final = {
+    name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,16 +231,16 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _check_parameter(name: str, value: Any) -> None:
-    if name not in _TYPES:
-        raise ContractError(f"no parameter is called {name!r}{_nearest(name, _TYPES)}")
-    allowed = _TYPES[name]
+    if name not in PARAMETER_TYPES:
+        raise ContractError(f"no parameter is called {name!r}{_nearest(name, PARAMETER_TYPES)}")
+    allowed = PARAMETER_TYPES[name]
     optional, number = type(None) in allowed, "an integer" if int in allowed else "a number"
     if value is None and optional:
         return
     fits = isinstance(value, int) or (float in allowed and isinstance(value, float) and math.isfinite(value))
-    least = 1 if name in _AT_LEAST_ONE else 0
-    if isinstance(value, bool) or not fits or not least <= value <= _LARGEST:
-        shown = "too large" if fits and value > _LARGEST else repr(value)
+    least = 1 if name in AT_LEAST_ONE else 0
+    if isinstance(value, bool) or not fits or not least <= value <= LARGEST:
+        shown = "too large" if fits and value > LARGEST else repr(value)
         raise ContractError(f"parameter {name} is {shown}, expected {number} of {least} or more")
 
 

@@ -23,7 +23,7 @@ BATCH_ROWS: Final = 1024
 _BATCH_NUMBERS: Final = 2**20
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
-_SEQUENCES: Final = pa.schema(
+SEQUENCES: Final = pa.schema(
     [
         ("sequence_id", pa.string()),
         ("session_id", pa.string()),
@@ -79,7 +79,7 @@ def _admitted(layout: Layout, datums: Iterable[Mapping[str, Any]]) -> Iterator[E
 def write_sequences(sequences: Iterable[Mapping[str, Any]], path: str, *, name: str | None = None) -> None:
     """Write JSON-shaped sampled sequences; arguments and errors as for `write_datums`."""
     records = (_record(sequence, number) for number, sequence in enumerate(sequences))
-    with Sink(path, name or path, _SEQUENCES) as sink:
+    with Sink(path, name or path, SEQUENCES) as sink:
         for rows in _batches(records):
             sink.write(_sequence_batch(rows))
 
@@ -130,12 +130,12 @@ def _sequence_batch(rows: Sequence[_Sized]) -> Any:
         "tokens": _tokens([record.tokens for record in records]),
         "logprobs": _logprobs(rows),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in _SEQUENCES.names], schema=_SEQUENCES)
+    return pa.RecordBatch.from_arrays([columns[name] for name in SEQUENCES.names], schema=SEQUENCES)
 
 
 def _integers(values: Sequence[int], name: str) -> Any:
     array = pa.array([None if value == ABSENT else value for value in values], pa.int64())
-    return array.cast(_SEQUENCES.field(name).type)
+    return array.cast(SEQUENCES.field(name).type)
 
 
 def _reals(values: Sequence[float]) -> Any:

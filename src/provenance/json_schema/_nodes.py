@@ -1,0 +1,109 @@
+"""Walking over JSON Schemas: what in a schema is a schema, and what only looks like one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+Schema: TypeAlias = dict[str, Any]
+
+REF: Final = "#/$defs/"
+NULL: Final[Schema] = {"type": "null"}
+INT64_MAX: Final = 2**63 - 1
+INT32_MAX: Final = 2**31 - 1
+
+_BY_NAME: Final = ("properties", "$defs")
+_ONE: Final = ("items", "additionalProperties", "propertyNames")
+UNIONS: Final = ("anyOf", "oneOf")
+_ORDER: Final = (
+    "$schema",
+    "$id",
+    "$ref",
+    "$comment",
+    "title",
+    "description",
+    "type",
+    "format",
+    "contentEncoding",
+    "const",
+    "enum",
+    "default",
+    "properties",
+    "required",
+    "additionalProperties",
+    "propertyNames",
+    "items",
+    *UNIONS,
+)
+
+
+def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Apply a change to every schema inside of a schema, and then to itself.
+
+    A plain walk over all keys would take a property called ``format`` or ``title`` for the keyword.
+    """
+    result = dict(schema)
+    for key, value in schema.items():
+        if key in _BY_NAME:
+            result[key] = {name: mapped(inner, change) for name, inner in value.items()}
+        elif key in _ONE and isinstance(value, dict):
+            result[key] = mapped(value, change)
+        elif key in UNIONS:
+            result[key] = [mapped(inner, change) for inner in value]
+    return change(result)
+
+
+def without(schema: Schema, *keywords: str) -> Schema:
+    """The schema itself, not those inside of it, without some keywords."""
+    return {key: value for key, value in schema.items() if key not in keywords}
+
+
+def in_order(schema: Schema) -> Schema:
+    """The schema's keywords in the order in which people read them."""
+    known = {key: schema[key] for key in _ORDER if key in schema}
+    return known | {key: schema[key] for key in sorted(schema) if key not in known}
+
+
+def or_null(schema: Schema) -> Schema:
+    """The schema of an optional field: null is absent. What describes the field stays outside."""
+    outer = {key: schema[key] for key in ("description", "default", "$comment") if key in schema}
+    inner = without(schema, *outer)
+    if not inner or NULL in inner.get("anyOf", ()):
+        return schema
+    return outer | {"anyOf": [*inner.get("anyOf", [inner]), NULL]}
+
+
+def flat(schema: Schema) -> Schema:
+    """The schema with the arms of unions that stand directly in its own union, each once."""
+    if "anyOf" not in schema:
+        return schema
+    arms: list[Schema] = []
+    for arm in schema["anyOf"]:
+        arms += (inner for inner in arm.get("anyOf", [arm]) if inner not in arms)
+    return schema | {"anyOf": arms}
+
+
+def named_in(schema: Schema, definitions: dict[str, Schema]) -> list[str]:
+    """Names of the definitions that a schema needs, in the order of the definitions."""
+    found: set[str] = set()
+
+    def visit(node: Schema) -> Schema:
+        name = node.get("$ref", "").removeprefix(REF)
+        if name and name not in found:
+            found.add(name)
+            mapped(definitions[name], visit)
+        return node
+
+    mapped(schema, visit)
+    return [name for name in definitions if name in found]
+
+
+def closed(properties: dict[str, Schema], *, optional: tuple[str, ...] = (), **keywords: Any) -> Schema:
+    """An object of these properties and no others."""
+    return {
+        **keywords,
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
