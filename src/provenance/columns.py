@@ -199,7 +199,8 @@ class Columns:
     """A batch of ``n`` datums with ``p`` positions in all."""
 
     offsets: Ints
-    """(n + 1,): where each datum's positions start. A chunk of unknown length takes none."""
+    """(n + 1,): where each datum's positions start. A chunk of unknown length takes none,
+    until `engine.room` gives it some."""
     tokens: Array
     """(p,), any integer dtype: token ids, -1 where the position is no text or the id is null."""
     text: Mask | None

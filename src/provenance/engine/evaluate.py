@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from provenance.rules._sides import side_of
 
 #: Levels whose elements do not belong to a datum.
 GLOBAL_LEVELS = ("record", "dataset", "config", "file")
+_NONE: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +29,8 @@ class Finding:
     failing: Ints
     """Numbers of the failing elements, ascending."""
     judged: int
+    skipped: Ints
+    """Numbers of the elements that it applies to and that were not judged, for a rule that it is given."""
 
     def rows(self) -> Ints:
         """The datum of each failing element, as its number in the batch."""
@@ -63,7 +67,7 @@ def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
             for field in fields_of(batch, rule)
         ]
         found[rule.code] = findings
-        if any(len(finding.failing) for finding in findings):
+        if any(len(finding.failing) or len(finding.skipped) for finding in findings):
             broken.add(rule.code)
     return [finding for findings in found.values() for finding in findings]
 
@@ -74,7 +78,7 @@ def fields_of(batch: Batch, rule: Rule) -> tuple[str, ...]:
         return (
             tuple(batch.config)
             if rule.over == EVERY_INPUT
-            else tuple(f for f in rule.over if f in batch.config)
+            else tuple(f for f in rule.over if f in batch.config and f in batch.loss.config)
         )
     if rule.over == EVERY_INPUT:
         return tuple(batch.columns.inputs)
@@ -93,18 +97,17 @@ _STRUCTURE = ("model_input", "model_input_spans", "loss_fn_input_spans")
 def _judge(batch: Batch, rule: Rule, field: str, excluded: Mask | None) -> Finding:
     if rule.judge is None:
         raise TypeError(f"rule {rule.code} has no body")
-    if excluded is not None and excluded.all():  # the body may rely on what it is given
-        return Finding(rule, field, batch, np.zeros(0, np.int64), 0)
+    if excluded is not None and rule.at == "config" and excluded.all():  # an option may be anything
+        return Finding(rule, field, batch, _NONE, 0, np.zeros(1, np.int64))
     result = rule.judge(batch, field)
     valid, applies = result if isinstance(result, Verdict) else (result, None)
+    skipped = _NONE
     if excluded is not None:
+        skipped = (excluded if applies is None else excluded & applies).nonzero()[0]
         applies = ~excluded if applies is None else applies & ~excluded
-    if valid is None:
-        failing = np.zeros(0, np.int64)
-    else:
-        failing = (~valid if applies is None else applies > valid).nonzero()[0]
+    failing = _NONE if valid is None else (~valid if applies is None else applies > valid).nonzero()[0]
     judged = size(batch, rule.at, field) if applies is None else int(np.count_nonzero(applies))
-    return Finding(rule, field, batch, failing, judged)
+    return Finding(rule, field, batch, failing, judged, skipped)
 
 
 def size(batch: Batch, level: Level, field: str) -> int:
@@ -144,13 +147,17 @@ def rows_of(batch: Batch, level: Level, field: str, elements: Ints) -> Ints:
 
 
 def _excluded(batch: Batch, rule: Rule, field: str, found: Mapping[str, list[Finding]]) -> Mask | None:
-    """Elements that are not judged because a rule that this one is given fails there; None for none."""
+    """Elements that are not judged because a rule that this one is given does not hold; None for none.
+
+    A rule that was not judged itself does not hold either.
+    """
     excluded: Mask | None = None
     for code in rule.given:
         for finding in _relevant(found.get(code, []), field):
-            if len(finding.failing):
-                more = _project(batch, finding, rule.at, field)
-                excluded = more if excluded is None else excluded | more
+            for failing in (finding.failing, finding.skipped):
+                if len(failing):
+                    more = _project(batch, replace(finding, failing=failing), rule.at, field)
+                    excluded = more if excluded is None else excluded | more
     return excluded
 
 
@@ -170,7 +177,9 @@ def _project(batch: Batch, finding: Finding, level: Level, field: str) -> Mask:
     touched = np.zeros(size(batch, level, field), np.bool_)
     same_side = side_of(finding.field) == side_of(field)
     if at == level and (
-        finding.field == field or level in ("datum", "sequence") or (level == "position" and same_side)
+        finding.field == field
+        or level in ("datum", "sequence")
+        or (level in ("position", "span") and same_side)
     ):
         touched[failing] = True
     elif at in ("sequence", "record") and level in ("span", "position"):
@@ -191,6 +200,8 @@ def _project(batch: Batch, finding: Finding, level: Level, field: str) -> Mask:
             starts = batch.span_starts(field)
             ends = starts + batch.spans(field).length
             touched = np.searchsorted(positions, starts) < np.searchsorted(positions, ends)
+    elif at in ("position", "element") and level == "span" and side_of(field) == "target":
+        return batch.any_in_contexts(batch.mark(_positions(batch, finding)))
     elif level not in GLOBAL_LEVELS:
         rows = np.zeros(len(batch.columns), np.bool_)
         rows[finding.rows()] = True

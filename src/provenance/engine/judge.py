@@ -9,6 +9,7 @@ import numpy as np
 from provenance.columns import Columns
 from provenance.contract import Contract
 from provenance.engine.evaluate import Finding, evaluate, failed_datums
+from provenance.engine.room import with_room
 from provenance.errors import LedgerError
 from provenance.ledger import Ledger
 from provenance.rules import Batch, History, Rule
@@ -46,30 +47,29 @@ class Judged:
     """What was found in a batch of datums."""
 
     columns: Columns
+    """With room for images of unknown length."""
     findings: list[Finding]
     """Of gates over all readable datums, and of the other rules over those that passed the gates."""
     passed: Batch
     """The datums that passed the gates."""
-    unmeasured: int
-    """Datums with an image of unknown length, which no rule about positions can look at."""
 
 
 def judge(columns: Columns, circumstances: Circumstances) -> Judged:
     """Run the gates over what could be read, and the other rules over what passed them."""
+    columns = with_room(columns)
     if columns.readable.all():
         shaped = circumstances.batch(columns)
     else:
         shaped = circumstances.batch(columns.take(np.flatnonzero(columns.readable)))
     findings = evaluate(shaped, circumstances.gates)
     failed = failed_datums(shaped, findings)
-    known = shaped.measured
-    kept = np.flatnonzero(~failed & known)
+    kept = np.flatnonzero(~failed)
     passed = shaped if len(kept) == len(failed) else circumstances.batch(shaped.columns.take(kept))
     if circumstances.ledger is not None:
         passed.sequences = _look_up(circumstances.ledger, passed.columns.ids, circumstances.session)
     if len(kept):
         findings += evaluate(passed, circumstances.rules)
-    return Judged(columns, findings, passed, int(np.count_nonzero(~failed & ~known)))
+    return Judged(columns, findings, passed)
 
 
 def _look_up(ledger: Ledger, ids: tuple[str, ...], session: str | None) -> SequenceTable:

@@ -62,7 +62,7 @@ class Run:
         self.now = moment_of(now)
         self.datums = self.positions = self.bad_datums = 0
         self.unjudged = 0
-        """Readable datums that no rule about content looked at though no error was reported for them."""
+        """Datums without an error that no rule about content looked at, or whose length is a guess."""
         self._plan = plan_of(self.contract, ledger=ledger is not None, session=session is not None)
         self._ledger = ledger
         self._config = dict(loss_config or {})
@@ -203,14 +203,15 @@ class Run:
         columns = judged.columns
         self.datums += len(columns)
         self.positions += columns.positions
-        self._unmeasured += judged.unmeasured
+        measured = judged.passed.measured
+        self._unmeasured += len(measured) - int(np.count_nonzero(measured))
         if judged.passed.sequences is not None:
             self._ambiguous += int(judged.passed.sequences.ambiguous.sum())
         for code in ("FMT001", "FMT002", "FMT003", "FMT004"):
             self._checked[code] += len(columns)
-        passed = judged.passed.columns.row
-        if len(passed) < len(columns):
-            self.unjudged += len(columns) - len(distinct(np.concatenate([passed, *bad])))
+        known = judged.passed.columns.row[measured]
+        if len(known) < len(columns):
+            self.unjudged += len(columns) - len(distinct(np.concatenate([known, *bad])))
 
     def _not_looked_at(self) -> Iterator[NotChecked]:
         for code, count in sorted(self._softened.items()):
@@ -223,7 +224,8 @@ class Run:
         if self._unmeasured:
             datums = f"{self._unmeasured} datum{'s' * (self._unmeasured != 1)}"
             yield NotChecked(
-                "INP005", f"{datums} with an image without expected_tokens, whose lengths are unknown"
+                "INP005",
+                f"{datums} with an image without expected_tokens, taken to be as long as targets leave room",
             )
 
     def _count_bytes(self, file: str, count: int) -> None:

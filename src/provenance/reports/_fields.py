@@ -14,6 +14,7 @@ from provenance.columns import (
     PROMPT,
     SAMPLED,
     TARGETS,
+    UNKNOWN_LENGTH,
     Columns,
     Tensor,
 )
@@ -48,8 +49,11 @@ def chunks_of(columns: Columns) -> list[tuple[str, int]]:
 
 def chunk_bands(columns: Columns) -> Iterator[Stretch]:
     start = 0
+    room = columns.positions - int(columns.chunks.length.clip(0).sum())  # of the first of unknown length
     for kind, length in chunks_of(columns):
-        stop = start + max(length, 0)
+        stop = start + length
+        if length == UNKNOWN_LENGTH:
+            stop, room = start + room, 0
         yield Stretch(start, stop, kind.removeprefix("encoded_"), None, "band")
         start = stop
 

@@ -168,7 +168,9 @@ class _Strip:
         """What the strip itself cannot show."""
         for number, (kind, length) in enumerate(chunks_of(self._columns)):
             if length == UNKNOWN_LENGTH:
-                yield f"chunk {number} is an {kind} of unknown length: it takes no position here"
+                room = self._chunks[number].stop - self._chunks[number].start
+                left = f"the {count(room, 'position')} that the loss inputs leave" if room else "no position"
+                yield f"chunk {number} is an {kind} of unknown length: it takes {left} here"
         for field in self._fields[1:]:
             yield from tensor_notes(field, self._columns.inputs[field.name])
         hidden = sum(stop - start for start, stop in slots if stop > start + 1)

@@ -26,6 +26,7 @@ from provenance.columns import (
     any_in_rows,
     offsets_of,
     ranges,
+    sums_of_rows,
 )
 from provenance.loss_spec import LossSpec
 from provenance.rules._claims import Claims
@@ -203,6 +204,17 @@ class Batch:
         covered[ranges(starts[chosen], spans.length[chosen])] = True
         return covered
 
+    def any_in_contexts(self, chosen: Mask) -> Mask:
+        """(s,): some chosen input position is in the context of a target span; chosen is (p,).
+
+        The context of a target is the input before it, which ends at the target's own position.
+        """
+        before = offsets_of(chosen.astype(np.int64))
+        row = self.row_of(self.columns.target_spans.offsets)
+        ends = np.minimum(self.target_starts + 1, self.columns.offsets[row + 1])
+        found: Mask = before[ends] > before[self.columns.offsets[row]]
+        return found
+
     @cached_property
     def sampled(self) -> Mask:
         """(p,): the position lies under a target-side sampled span."""
@@ -239,11 +251,15 @@ class Batch:
 
     @cached_property
     def next_is_token(self) -> Mask:
-        """(p,): input i + 1 belongs to the same datum and is text with a possible id."""
+        """(p,): input i + 1 belongs to the same datum and is text with a possible id, known to be there."""
         after = np.ones(self.columns.positions, np.bool_)
         if self.readable_tokens is not None:
             after[:-1] = self.readable_tokens[1:]
         after[self.last_position] = False
+        if not self.measured.all():
+            unknown = (self.columns.chunks.length == UNKNOWN_LENGTH).astype(np.int64)
+            # With two of them, nobody can say which text stands behind which target.
+            after &= np.repeat(sums_of_rows(unknown, self.columns.chunks.offsets) < 2, self.lengths)
         return after
 
     @cached_property

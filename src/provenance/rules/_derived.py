@@ -158,10 +158,11 @@ class LogprobDifferences:
 
     @cached_property
     def absolute(self) -> Floats:
-        """(m,): abs(given - recorded), NaN where the difference is not a number."""
-        # A record with infinities is an inconsistent one (SEQ007) and not this difference's fault.
+        """(m,): abs(given - recorded), NaN where either is not a number or the record is infinite."""
+        # A record with infinities is an inconsistent one (SEQ007): nothing can be compared with it.
         with np.errstate(invalid="ignore"):
             difference: Floats = np.abs(self.given - self.recorded)
+        difference[np.isinf(self.recorded)] = np.nan
         return difference
 
     def beyond(self, absolute: float, relative: float) -> Ints:
@@ -169,7 +170,9 @@ class LogprobDifferences:
         if self.identical:
             return np.zeros(0, np.int64)
         largest = np.maximum(np.abs(self.given), np.abs(self.recorded))
-        return self.position[self.absolute > np.float32(absolute) + np.float32(relative) * largest]
+        with np.errstate(invalid="ignore"):  # 0 times the infinity of such a record
+            allowed = np.float32(absolute) + np.float32(relative) * largest
+        return self.position[self.absolute > allowed]
 
     @cached_property
     def means(self) -> npt.NDArray[np.float64]:

@@ -50,6 +50,18 @@ _MULTI_TURN: Final[dict[str, Any]] = {
         {"type": "sampled", "sequence_id": "s:2", "offset": 0, "length": 2},
     ],
 }
+# A prompt and a completion of one token each.
+_ONE_TOKEN: Final[dict[str, Any]] = {
+    "model_input": {"chunks": [{"type": "encoded_text", "tokens": [11]}]},
+    "loss_fn_inputs": {
+        "target_tokens": {"data": [21], "dtype": "int64", "shape": [1]},
+        "logprobs": {"data": [-0.5], "dtype": "float32", "shape": [1]},
+        "advantages": {"data": [1.0], "dtype": "float32", "shape": [1]},
+    },
+    "model_input_spans": [{"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 1}],
+    "loss_fn_input_spans": [{"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 1}],
+}
+_DATUMS: Final = {"single": _SINGLE_TURN, "multi": _MULTI_TURN, "one-token": _ONE_TOKEN}
 SESSION: Final = "session-1"
 NOW: Final = "2026-01-02T12:00:00Z"
 _SAMPLED: Final = {
@@ -84,6 +96,46 @@ _SEQUENCES: Final[dict[str, list[dict[str, Any]]]] = {
             **_SAMPLED,
         },
     ],
+    "one-token": [
+        {
+            "sequence_id": "s:1",
+            "prompt_tokens": [11],
+            "tokens": [21],
+            "logprobs": [-0.5],
+            **_SAMPLED,
+        },
+    ],
+}
+
+# What several rules' examples begin with.
+
+#: The record of the datum of a single turn.
+RECORD: Final[Mapping[str, Any]] = _SEQUENCES["single"][0]
+#: Changes: the datum carries no provenance.
+WITHOUT_SPANS: Final = {"model_input_spans": DROP, "loss_fn_input_spans": DROP}
+#: Changes: the prompt is said to be that of a sequence which is not in the ledger.
+SIBLING: Final = {
+    "model_input_spans.0.sequence_id": "s:sibling",
+    "loss_fn_input_spans.0.sequence_id": "s:sibling",
+}
+#: Changes: an image in place of the middle prompt token.
+WITH_IMAGE: Final = {
+    "model_input.chunks": [
+        {"type": "encoded_text", "tokens": [11]},
+        {"type": "image", "format": "png", "data": "iVBORw0KGgo=", "expected_tokens": 1},
+        {"type": "encoded_text", "tokens": [13, 21, 22]},
+    ],
+    "loss_fn_inputs.target_tokens.data.0": 0,
+    "sequences.0.prompt_tokens.1": -1,
+}
+#: Changes: two weighted targets a position, which cross_entropy takes.
+TWO_TARGETS: Final = {
+    "loss_fn_inputs.target_tokens": {
+        "data": [12, 0, 13, 0, 21, 0, 22, 0, 2, 0],
+        "dtype": "int64",
+        "shape": [5, 2],
+    },
+    "loss_fn_inputs.weights": {"data": [0.0] * 4 + [1.0, 0.0] * 3, "dtype": "float32", "shape": [5, 2]},
 }
 
 
@@ -117,7 +169,7 @@ def case(
         changes: path -> value. A path is dotted, list elements are numbers, and it starts at the first
             datum unless its first part is ``datums`` or ``sequences``; a number one past the end of a
             list appends, and the value DROP removes.
-        turns: "single" or "multi".
+        turns: "single", "multi" or "one-token".
         copies: how many datums, alike before the changes; copies name different sequences.
         loss: the loss; other losses than stable_reinforce get the inputs they require.
         lines: the content of the file instead of datums.
@@ -126,7 +178,7 @@ def case(
     if lines is not None:
         return Case(lines=lines, loss=loss, **circumstances)
     dataset: dict[str, Any] = {
-        "datums": [copy.deepcopy(_SINGLE_TURN if turns == "single" else _MULTI_TURN) for _ in range(copies)],
+        "datums": [copy.deepcopy(_DATUMS[turns]) for _ in range(copies)],
         "sequences": [],
     }
     for number, datum in enumerate(dataset["datums"]):

@@ -6,7 +6,7 @@ import numpy as np
 
 from provenance.columns import SAMPLED, Mask
 from provenance.rules._batch import Batch
-from provenance.rules._examples import case
+from provenance.rules._examples import RECORD, WITHOUT_SPANS, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import TARGET_SPANS
 
@@ -23,6 +23,8 @@ from provenance.rules._sides import TARGET_SPANS
         case(),
         case({"loss_fn_inputs.advantages.data.0": -0.0}),
         case({"loss_fn_inputs.advantages.data.1": 1e-60}),
+        case({"loss_fn_inputs.advantages.data.0": float("nan")}),
+        case(WITHOUT_SPANS),
     ],
     bad=[
         case({"loss_fn_inputs.advantages.data.0": 1e-9}),
@@ -52,8 +54,23 @@ def unsourced_advantage(batch: Batch, field: str) -> Mask:
     good=[
         case(),
         case({"sequences.0.record_stability_info": False, "loss_fn_inputs.advantages.data": [0.0] * 5}),
+        case({"sequences.2": {**RECORD, "sequence_id": "s:2"}}, turns="multi"),
+        case(
+            {
+                "sequences.0.record_stability_info": False,
+                "sequences.2": {**RECORD, "sequence_id": "s:2"},
+                "loss_fn_inputs.advantages.data": [0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            },
+            turns="multi",
+        ),
     ],
-    bad=[case({"sequences.0.record_stability_info": False})],
+    bad=[
+        case({"sequences.0.record_stability_info": False}),
+        case(
+            {"sequences.0.record_stability_info": False, "sequences.2": {**RECORD, "sequence_id": "s:2"}},
+            turns="multi",
+        ),
+    ],
 )
 def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
     """A token carries reward signal, but its sequence was not recorded for stable_reinforce.
@@ -106,7 +123,10 @@ def no_signal(batch: Batch, field: str) -> Verdict:
     message="advantage {value} is larger than {limit} in absolute value",
     detail=lambda batch, field, element: {"limit": batch.parameters.advantage_limit},
     evidence="ours",
-    good=[case({"loss_fn_inputs.advantages.data.2": -100.0})],
+    good=[
+        case({"loss_fn_inputs.advantages.data.2": -100.0}),
+        case({"loss_fn_inputs.advantages.data.2": float("inf")}),
+    ],
     bad=[
         case({"loss_fn_inputs.advantages.data.2": 7428.0}),
         case({"loss_fn_inputs.advantages.data.2": -7428.0}),
@@ -135,6 +155,9 @@ def large_advantage(batch: Batch, field: str) -> Mask:
         case(),
         case({"loss_fn_inputs.advantages.data": [0.0] * 5}),
         case({"loss_fn_inputs.advantages.data.3": 0.0}),
+        case(turns="one-token"),
+        case({"loss_fn_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 3, "length": 0}}),
+        case({"loss_fn_inputs.advantages.data.2": None}),
     ],
     bad=[
         case({"loss_fn_inputs.advantages.data.2": 0.0}),

@@ -38,6 +38,9 @@ def _expected(batch: Batch, key: str, element: int) -> Mapping[str, Any]:
         case(config={"kl_coeff": 0}),
         case(loss="ppo", config={"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}),
         case(loss="dro", config={"beta": 0.05}),
+        case(loss="ppo", config={"clip_low_threshold": 1.2, "clip_high_threshold": 1.2}),
+        case(loss="ppo", config={"clip_high_threshold": 1.28}),
+        case(loss="ppo", config={"clip_low_threshold": 0.8, "beta": 0.05}),
     ],
     bad=[
         case(config={"kl_coeff": -0.01}),
@@ -80,7 +83,11 @@ def invalid_loss_config(batch: Batch, field: str) -> Mask:
     },
     evidence="observed",
     good=[case(config={"kl_coeff": 0.02})],
-    bad=[case(config={"kl_coef": 0.02}), case(loss="cross_entropy", config={"kl_coeff": 0.01})],
+    bad=[
+        case(config={"kl_coef": 0.02}),
+        case(loss="cross_entropy", config={"kl_coeff": 0.01}),
+        case(loss="ppo", config={"clip_low": 0.8}),
+    ],
 )
 def unknown_loss_config(batch: Batch, field: str) -> Mask:
     """The loss configuration has a key that the loss does not know.
@@ -100,7 +107,10 @@ def unknown_loss_config(batch: Batch, field: str) -> Mask:
     message="{value} looks like an epsilon; as a ratio it would be {ratio}",
     detail=lambda batch, field, element: {"ratio": 1 + batch.config[field]},
     evidence="ours",
-    good=[case(loss="ppo", config={"clip_high_threshold": 1.28})],
+    good=[
+        case(loss="ppo", config={"clip_high_threshold": 1.28}),
+        case(loss="ppo", config={"clip_high_threshold": math.nan}),
+    ],
     bad=[
         case(loss="ppo", config={"clip_high_threshold": 0.28}),
         case(loss="cispo", config={"clip_high_threshold": 1.0}),

@@ -112,7 +112,7 @@ def wrong_type() -> None:
     """A field has the wrong type, is missing, or is not known.
 
     The official client refuses unknown fields and wrong types, or, worse, converts them silently: 2.7 as
-    a token id becomes 2. Text ids, nested lists, misspelt fields and missing required fields end up here,
+    a token id becomes 2. Text ids, misspelt fields and missing required fields end up here,
     named by their path. ``datum_id``, ``group_id`` and ``metadata`` may stand beside the documented fields,
     and so may ``provenance``, in which ``--write-bad`` says why a datum is bad. In Arrow and Parquet a
     column of the wrong type is reported once for the file, and none of its rows is looked at. Evidence:

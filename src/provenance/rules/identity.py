@@ -9,7 +9,7 @@ import numpy as np
 
 from provenance.columns import PROMPT, SAMPLED, TARGETS, Ints, Mask, any_in_rows, offsets_of
 from provenance.rules._batch import Batch
-from provenance.rules._examples import case
+from provenance.rules._examples import DROP, RECORD, SIBLING, TWO_TARGETS, WITH_IMAGE, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
 from provenance.sequences import Pool
@@ -40,7 +40,23 @@ def _recorded_token(batch: Batch, field: str, position: int) -> Mapping[str, Any
     message="{value} is not the recorded token {recorded}",
     detail=_recorded_token,
     evidence="ours",
-    good=[case(), case(turns="multi")],
+    good=[
+        case(),
+        case(turns="multi"),
+        case({**SIBLING, "model_input.chunks.0.tokens.1": 99}),
+        case({**TWO_TARGETS, "model_input.chunks.0.tokens.1": 99}, loss="cross_entropy"),
+        case(
+            {
+                **TWO_TARGETS,
+                "model_input.chunks.0.tokens.1": 99,
+                "datums.1.model_input_spans.0.sequence_id": "s:sibling",
+                "datums.1.model_input.chunks.0.tokens.1": 99,
+            },
+            loss="cross_entropy",
+            copies=2,
+        ),
+        case({"model_input.chunks.0.tokens.1": -1}),
+    ],
     bad=[case({"model_input.chunks.0.tokens.1": 99}), case({"model_input.chunks.0.tokens.3": 99})],
 )
 def input_token_mismatch(batch: Batch, field: str) -> Verdict:
@@ -66,7 +82,12 @@ def input_token_mismatch(batch: Batch, field: str) -> Verdict:
     message="{value} is not the sampled token {recorded}",
     detail=_recorded_token,
     evidence="ours",
-    good=[case(), case({"loss_fn_inputs.target_tokens.data.0": 0})],
+    good=[
+        case(),
+        case({"loss_fn_inputs.target_tokens.data.0": 0}),
+        case({**TWO_TARGETS}, loss="cross_entropy", copies=2),
+        case({"loss_fn_inputs.target_tokens.data": [12, 13, 99, None, -100]}),
+    ],
     bad=[case({"loss_fn_inputs.target_tokens.data.4": 99})],
 )
 def sampled_target_mismatch(batch: Batch, field: str) -> Verdict:
@@ -90,8 +111,16 @@ def sampled_target_mismatch(batch: Batch, field: str) -> Verdict:
     message="{value} is not the prompt token {recorded}",
     detail=_recorded_token,
     evidence="observed",
-    good=[case()],
-    bad=[case({"loss_fn_inputs.target_tokens.data": [0, 0, 21, 22, 2]})],
+    good=[
+        case(),
+        case({**TWO_TARGETS}, loss="cross_entropy", copies=2),
+        case(WITH_IMAGE),
+        case({"loss_fn_inputs.target_tokens.data": [None, -100, 21, 22, 2]}),
+    ],
+    bad=[
+        case({"loss_fn_inputs.target_tokens.data": [0, 0, 21, 22, 2]}),
+        case({"model_input.chunks.0.tokens.1": 0, "sequences.0.prompt_tokens.1": 0}),
+    ],
 )
 def prompt_target_mismatch(batch: Batch, field: str) -> Verdict:
     """A target under a prompt span is not the recorded prompt token.
@@ -121,7 +150,10 @@ def prompt_target_mismatch(batch: Batch, field: str) -> Verdict:
     message="{value} differs from the recorded logprob {recorded}",
     detail=lambda batch, field, position: _recorded_logprob(batch, position),
     evidence="documented",
-    good=[case({"loss_fn_inputs.logprobs.data.2": -0.1255})],
+    good=[
+        case({"loss_fn_inputs.logprobs.data.2": -0.1255}),
+        case({"loss_fn_inputs.logprobs.data": [0.0, 0.0, -0.125, None, 0.25]}),
+    ],
     bad=[case({"loss_fn_inputs.logprobs.data.3": -0.5})],
 )
 def logprob_mismatch(batch: Batch, field: str) -> Verdict:
@@ -161,15 +193,19 @@ def _context_difference(batch: Batch, field: str, span: int) -> Mapping[str, Any
     return {"given": len(given), "recorded": len(recorded), "where": where}
 
 
-def _context_in_doubt(batch: Batch) -> Mask:
-    """(n,): an input token is no token, or an input span claims what its record does not have."""
+def _context_in_doubt(batch: Batch) -> Mask | None:
+    """(s,): in a target span's context a token is none, or a span claims what its record does not have.
+
+    None where no token or span is like that.
+    """
     columns = batch.columns
     overrun = batch.claims.comparable(INPUT_SPANS) & ~batch.claims.claim_in_range(INPUT_SPANS)
-    doubt = any_in_rows(overrun, columns.input_spans.offsets)
+    if batch.readable_tokens is None and not overrun.any():
+        return None
+    doubt = batch.over_spans(INPUT_SPANS, overrun)
     if batch.readable_tokens is not None:
-        unreadable = ~batch.readable_tokens if columns.text is None else ~batch.readable_tokens & columns.text
-        doubt |= any_in_rows(unreadable, columns.offsets)
-    return doubt
+        doubt |= ~batch.readable_tokens if columns.text is None else ~batch.readable_tokens & columns.text
+    return batch.any_in_contexts(doubt)
 
 
 @rule(
@@ -182,7 +218,26 @@ def _context_in_doubt(batch: Batch) -> Mask:
     message="the input before it ({given} tokens) is not the prompt it was sampled from ({recorded}){where}",
     detail=_context_difference,
     evidence="ours",
-    good=[case(), case(turns="multi")],
+    good=[
+        case(),
+        case(turns="multi"),
+        case(copies=2),
+        case(turns="one-token"),
+        case(WITH_IMAGE),
+        case(SIBLING),
+        case({"sequences.0": DROP}),
+        case({"sequences.0.prompt_tokens": [11, 12]}),
+        case({"datums.1.model_input.chunks.0.tokens.1": -1}, copies=2),
+        case({"loss_fn_input_spans.0.offset": 0}),
+        case({"loss_fn_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 0}}),
+        case(
+            {
+                "loss_fn_input_spans.1.length": 2,
+                "loss_fn_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 2, "length": 1},
+            }
+        ),
+        case({"model_input.chunks.0.tokens.1": 99}),
+    ],
     bad=[
         case(
             {
@@ -192,6 +247,32 @@ def _context_in_doubt(batch: Batch) -> Mask:
             }
         ),
         case({"sequences.1.prompt_tokens": [11, 12, 21, 99, 31, 32]}, turns="multi"),
+        case({"sequences.1.prompt_tokens.6": 33}, turns="multi"),
+        case({**TWO_TARGETS, "model_input.chunks.0.tokens.1": 99}, loss="cross_entropy"),
+        case(
+            {
+                "model_input_spans.0.sequence_id": "s:2",
+                "loss_fn_input_spans.0.sequence_id": "s:2",
+                "sequences.1": {**RECORD, "sequence_id": "s:2"},
+                "sequences.0.prompt_tokens.0": 90,
+            }
+        ),
+        case(
+            {
+                "model_input.chunks.0.tokens.2": 12,
+                "model_input_spans.0.length": 2,
+                "model_input_spans.1": {"type": "prompt", "sequence_id": "s:1", "offset": 1, "length": 1},
+                "model_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 2},
+            }
+        ),
+        case(
+            {
+                "model_input.chunks.0.tokens": [21, 22, 2, 21, 22],
+                "loss_fn_inputs.target_tokens.data": [22, 2, 21, 22, 2],
+                "model_input_spans.0.type": "sampled",
+                "loss_fn_input_spans.0.type": "sampled",
+            }
+        ),
     ],
 )
 def context_mismatch(batch: Batch, field: str) -> Verdict:
@@ -205,7 +286,9 @@ def context_mismatch(batch: Batch, field: str) -> Verdict:
     applies = (
         (spans.kind == SAMPLED) & (spans.start == 0) & (spans.length > 0) & batch.claims.claim_in_range(field)
     )
-    applies &= ~np.repeat(_context_in_doubt(batch), np.diff(spans.offsets))
+    in_doubt = _context_in_doubt(batch)
+    if in_doubt is not None:
+        applies &= ~in_doubt
     valid = np.ones(len(applies), np.bool_)
     chosen = np.flatnonzero(applies)
     starts = batch.target_starts[chosen]
@@ -249,9 +332,16 @@ def _is_one_verified_prompt(batch: Batch, row: Ints, sequence: Ints, length: Int
     good=[
         case(),
         case({**_FIVE_SAMPLED, "loss_fn_inputs.logprobs.data": [-0.5, -0.25, -0.125, -0.375, -1.0]}),
+        case(
+            {"loss_fn_inputs.logprobs.data": [0.0, 0.0, -0.625, -0.875, -1.125]},
+            parameters={"foreign_run": 2},
+        ),
+        case({"loss_fn_inputs.logprobs.data.2": float("-inf")}, parameters={"foreign_run": 3}),
     ],
     bad=[
         case({**_FIVE_SAMPLED, "loss_fn_inputs.logprobs.data": [-2.0, -1.5, -0.125, -0.5, -0.0]}),
+        case({"loss_fn_inputs.logprobs.data": [0.0, 0.0, -2.0, -2.0, -2.0]}, parameters={"foreign_run": 3}),
+        case({"loss_fn_inputs.logprobs.data": [-2.0]}, turns="one-token", parameters={"foreign_run": 1}),
     ],
 )
 def foreign_logprobs(batch: Batch, field: str) -> Verdict:

@@ -9,9 +9,10 @@ import numpy as np
 
 from provenance.columns import FLOAT32, INT64, Mask, any_in_rows
 from provenance.rules._batch import Batch
-from provenance.rules._examples import DROP, case
+from provenance.rules._examples import DROP, TWO_TARGETS, WITHOUT_SPANS, case
 from provenance.rules._rule import EVERY_INPUT, REQUIRED_INPUTS, Verdict, rule
 
+_UNMEASURED = {"type": "image", "format": "png", "data": "iVBORw0KGgo="}
 #: Inputs whose int64 form loses nothing (INP007), so that it is no wrong dtype.
 _MAY_BE_INTEGER: Final = ("advantages", "weights", "sequence_ratio_mask")
 
@@ -65,6 +66,7 @@ def missing_loss_input(batch: Batch, field: str) -> Mask:
     bad=[
         case({"loss_fn_inputs.mask": {"data": [0.0, 0.0, 1.0, 1.0, 1.0], "dtype": "float32"}}),
         case({"loss_fn_inputs.logprobs": {"data": [0.0] * 5, "dtype": "float32"}}, loss="cross_entropy"),
+        case({"datums.1.loss_fn_inputs.mask": {"data": [1.0] * 5, "dtype": "float32"}}, loss="ppo", copies=2),
     ],
 )
 def unknown_loss_input(batch: Batch, field: str) -> Verdict:
@@ -96,7 +98,13 @@ def _dtype_problem(batch: Batch, field: str, datum: int) -> Mapping[str, Any]:
     message="{problem}, expected {expected}",
     detail=_dtype_problem,
     evidence="documented",
-    good=[case(), case({"loss_fn_inputs.target_tokens.data.0": 12.0})],
+    good=[
+        case(),
+        case({"loss_fn_inputs.target_tokens.data.0": 12.0}),
+        case({"loss_fn_inputs.advantages": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}),
+        case({"loss_fn_inputs.turn": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}, loss="custom"),
+        case({"loss_fn_inputs.mask": {"data": [0, 0, 1, 1, 1], "dtype": "int64"}}),
+    ],
     bad=[
         case({"loss_fn_inputs.logprobs.dtype": "bfloat16"}),
         case({"loss_fn_inputs.target_tokens.dtype": "float32"}),
@@ -151,26 +159,15 @@ def _shape(batch: Batch, field: str, datum: int) -> Mapping[str, Any]:
     evidence="documented",
     good=[
         case(),
-        case(
-            {
-                "loss_fn_inputs.target_tokens": {
-                    "data": [12, 0, 13, 0, 21, 0, 22, 0, 2, 0],
-                    "dtype": "int64",
-                    "shape": [5, 2],
-                },
-                "loss_fn_inputs.weights": {
-                    "data": [0.0] * 4 + [1.0, 0.0] * 3,
-                    "dtype": "float32",
-                    "shape": [5, 2],
-                },
-            },
-            loss="cross_entropy",
-        ),
+        case(TWO_TARGETS, loss="cross_entropy"),
+        case({"loss_fn_inputs.mask": {"data": [1.0] * 5, "dtype": "float32", "shape": [1, 5]}}),
     ],
     bad=[
         case({"loss_fn_inputs.logprobs.shape": [1, 5]}),
         case({"loss_fn_inputs.advantages.shape": [4]}),
-        case({"loss_fn_inputs.target_tokens.shape": [5, 1, 1]}, loss="cross_entropy"),
+        case({"loss_fn_inputs.target_tokens.shape": [5, 1, 1]}, loss="custom"),
+        case({"loss_fn_inputs.advantages": {"data": [1.0], "dtype": "float32", "shape": []}}),
+        case({"datums.1.loss_fn_inputs.logprobs.data": [-0.5]}, copies=2),
     ],
 )
 def wrong_rank(batch: Batch, field: str) -> Verdict:
@@ -198,7 +195,17 @@ def wrong_rank(batch: Batch, field: str) -> Verdict:
         "positions": int(batch.lengths[datum]),
     },
     evidence="documented",
-    good=[case()],
+    good=[
+        case(),
+        case({"loss_fn_inputs.mask": {"data": [1.0] * 3, "dtype": "float32"}}),
+        case(
+            {"datums.1.loss_fn_inputs.scale": {"data": [0.5], "dtype": "float32", "shape": []}},
+            loss="custom",
+            copies=2,
+        ),
+        case({**WITHOUT_SPANS, "model_input.chunks.1": _UNMEASURED}, loss="ppo"),
+        case({"loss_fn_inputs.logprobs.shape": [1, 5]}),
+    ],
     bad=[
         case(
             {"loss_fn_inputs.logprobs": {"data": [-0.125, -0.375, -0.625], "dtype": "float32", "shape": [3]}}
@@ -211,14 +218,15 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
 
     Input and targets are shifted by one against each other, so both are one shorter than the full sequence:
     model_input keeps its last token, or logprobs cover the completion alone, or text was tokenised again.
-    Build all of them from the same full sequence: input = F[:-1], targets = F[1:]. Datums with an image of
-    unknown length cannot be measured and are not judged. Evidence: documented (Datum page).
+    Build all of them from the same full sequence: input = F[:-1], targets = F[1:]. An image of
+    unknown length is taken to be as long as the targets leave room for. Evidence: documented (Datum page).
     """
     tensor = batch.tensor(field)
     valid = tensor.rows == batch.lengths
     if not batch.loss.takes(field):
         return Verdict(None, np.zeros_like(valid))
-    return Verdict(valid, tensor.present & (tensor.rank > 0) & batch.measured)
+    spanned = batch.columns.input_spans.present | batch.columns.target_spans.present
+    return Verdict(valid, tensor.present & (tensor.rank > 0) & (batch.measured | ~spanned))
 
 
 @rule(
@@ -229,7 +237,11 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
     custom=True,
     message="no positions",
     evidence="observed",
-    good=[case()],
+    good=[
+        case(),
+        case(turns="one-token"),
+        case({**WITHOUT_SPANS, "model_input.chunks": [_UNMEASURED]}, loss="ppo"),
+    ],
     bad=[
         case(
             {
@@ -296,10 +308,14 @@ def _ratio_mask_problem(batch: Batch, field: str, datum: int) -> Mapping[str, An
     message="{problem}",
     detail=_ratio_mask_problem,
     evidence="documented",
-    good=[case(loss="gspo")],
+    good=[
+        case(loss="gspo"),
+        case({"loss_fn_inputs.sequence_ratio_mask.data.3": float("nan")}, loss="gspo"),
+    ],
     bad=[
         case({"loss_fn_inputs.sequence_ratio_mask.data.3": 0.5}, loss="gspo"),
         case({"loss_fn_inputs.sequence_ratio_mask.data": [0.0] * 5}, loss="gspo"),
+        case({"loss_fn_inputs.sequence_ratio_mask.data.3": 0.5}, loss="gspo", copies=2),
     ],
 )
 def invalid_ratio_mask(batch: Batch, field: str) -> Verdict:

@@ -9,22 +9,13 @@ import numpy as np
 
 from provenance.columns import SAMPLED, any_in_rows, offsets_of
 from provenance.rules._batch import Batch
-from provenance.rules._examples import case
+from provenance.rules._examples import RECORD, SIBLING, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 from provenance.sequences import ABSENT
 
 _BOTH = (INPUT_SPANS, TARGET_SPANS)
-_SECOND_RECORD = {
-    "sequence_id": "s:1",
-    "session_id": "session-1",
-    "prompt_tokens": [11, 12, 13],
-    "tokens": [21, 22, 2],
-    "logprobs": [-0.125, -0.375, -0.625],
-    "sampled_at": "2026-01-02T10:00:00Z",
-    "last_used_at": "2026-01-02T11:00:00Z",
-    "record_stability_info": True,
-}
+_USED_LATER = {**RECORD, "last_used_at": "2026-01-02T11:00:00Z"}
 
 
 @rule(
@@ -34,7 +25,11 @@ _SECOND_RECORD = {
     needs=("ledger",),
     message="{id} is not in the ledger",
     evidence="documented",
-    good=[case(), case(turns="multi")],
+    good=[
+        case(),
+        case(turns="multi"),
+        case(SIBLING),
+    ],
     bad=[
         case({"sequences.0.sequence_id": "s:1 "}),
         case({"model_input_spans.1.sequence_id": "s:9"}),
@@ -73,7 +68,11 @@ def _range(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
     message="claims positions {start}:{end} of a record with {recorded} {what}",
     detail=_range,
     evidence="documented",
-    good=[case(), case(turns="multi")],
+    good=[
+        case(),
+        case(turns="multi"),
+        case(SIBLING),
+    ],
     bad=[
         case({"sequences.0.tokens": [21, 22], "sequences.0.logprobs": [-0.125, -0.375]}),
         case({"sequences.0.prompt_tokens": [11, 12]}),
@@ -98,12 +97,24 @@ def span_out_of_range(batch: Batch, field: str) -> Verdict:
     message="the record of {id} has {tokens} tokens and {logprobs} logprobs{problem}",
     detail=lambda batch, field, record: _record_problem(batch, record),
     evidence="ours",
-    good=[case()],
+    good=[
+        case(),
+        case(SIBLING),
+        case({"sequences.0.logprobs": [-0.125], "sequences.1": RECORD}),
+    ],
     bad=[
         case({"sequences.0.logprobs": [-0.125, -0.375]}),
         case({"sequences.0.logprobs.1": float("nan")}),
         case({"sequences.0.logprobs.2": float("-inf")}),
         case({"sequences.0.logprobs.0": 0.5}),
+        case(
+            {
+                "sequences.0.logprobs": [-0.125, -0.375],
+                "sequences.1.logprobs": [0.0001, float("nan"), -0.625],
+                "sequences.2.logprobs.0": 0.0001,
+            },
+            copies=3,
+        ),
     ],
 )
 def inconsistent_record(batch: Batch, field: str) -> Verdict:
@@ -147,11 +158,14 @@ def _record_problem(batch: Batch, record: int) -> Mapping[str, Any]:
     message="{id} is recorded more than once in session {session}, with different content",
     detail=lambda batch, field, record: {"session": repr(batch.table.session_id[record])},
     evidence="ours",
-    good=[case({"sequences.1": _SECOND_RECORD})],
+    good=[
+        case({"sequences.1": _USED_LATER}),
+        case(SIBLING),
+    ],
     bad=[
-        case({"sequences.1": {**_SECOND_RECORD, "tokens": [21, 22, 3]}}),
-        case({"sequences.1": {**_SECOND_RECORD, "prompt_tokens": [11, 12, 14]}}),
-        case({"sequences.1": {**_SECOND_RECORD, "logprobs": [-0.125, -0.375, -0.5]}}),
+        case({"sequences.1": {**_USED_LATER, "tokens": [21, 22, 3]}}),
+        case({"sequences.1": {**_USED_LATER, "prompt_tokens": [11, 12, 14]}}),
+        case({"sequences.1": {**_USED_LATER, "logprobs": [-0.125, -0.375, -0.5]}}),
     ],
 )
 def conflicting_records(batch: Batch, field: str) -> Verdict:
@@ -176,11 +190,15 @@ def conflicting_records(batch: Batch, field: str) -> Verdict:
     good=[
         case({"sequences.0.temperature": 1.0, "sequences.0.top_p": 1.0, "sequences.0.top_k": -1}),
         case({"sequences.0.top_k": 0}),
+        case(),
+        case({**SIBLING, "sequences.1": {**RECORD, "sequence_id": "s:sibling", "temperature": 0.7}}),
+        case({"sequences.0.temperature": 0.7, "sequences.1": {**RECORD, "temperature": 1.0}}),
     ],
     bad=[
-        case({"sequences.0.temperature": 0.7}),
-        case({"sequences.0.top_p": 0.95}),
+        case({"sequences.0.temperature": 0.7, "sequences.0.top_k": 0}),
+        case({"sequences.0.temperature": 1.0, "sequences.0.top_p": 0.95, "sequences.0.top_k": -1}),
         case({"sequences.0.top_k": 50}),
+        case({"sequences.0.temperature": 0.7, "sequences.0.top_p": 0.95}),
     ],
 )
 def modified_sampling(batch: Batch, field: str) -> Verdict:
@@ -246,14 +264,7 @@ def repeated_sequence(batch: Batch, field: str) -> Verdict:
     message="{id} is named as the source of a prompt, but not in the ledger",
     evidence="ours",
     good=[case()],
-    bad=[
-        case(
-            {
-                "model_input_spans.0.sequence_id": "s:sibling",
-                "loss_fn_input_spans.0.sequence_id": "s:sibling",
-            }
-        )
-    ],
+    bad=[case(SIBLING)],
 )
 def unknown_prompt_source(batch: Batch, field: str) -> Verdict:
     """A prompt span names a sequence that is not in the ledger.

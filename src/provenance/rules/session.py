@@ -9,7 +9,7 @@ import numpy as np
 
 from provenance.columns import Ints, Mask
 from provenance.rules._batch import Batch
-from provenance.rules._examples import DROP, case
+from provenance.rules._examples import DROP, RECORD, SIBLING, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import TARGET_SPANS
 from provenance.sequences import rfc3339
@@ -27,6 +27,19 @@ def _span_of_time(microseconds: int) -> str:
     return f"{text}.{rest:06}" if rest and days == 0 else text
 
 
+_UNRELATED = {
+    **SIBLING,
+    "sequences.1": {
+        **RECORD,
+        "sequence_id": "s:sibling",
+        "sampled_at": "2025-12-01T10:00:00Z",
+        "last_used_at": None,
+        "policy_version": "1",
+    },
+}
+_TWO_RECORDS = {"sequences.0.policy_version": "1", "sequences.1": {**RECORD, "policy_version": "2"}}
+
+
 @rule(
     "SES001",
     at="sequence",
@@ -38,7 +51,10 @@ def _span_of_time(microseconds: int) -> str:
         "training": repr(batch.session),
     },
     evidence="documented",
-    good=[case()],
+    good=[
+        case(),
+        case(SIBLING),
+    ],
     bad=[case({"sequences.0.session_id": "session-2"})],
 )
 def wrong_session(batch: Batch, field: str) -> Verdict:
@@ -96,10 +112,14 @@ def _age_and_window(batch: Batch, field: str, pair: int) -> Mapping[str, Any]:
         case(now="2026-01-03T10:00:00Z"),
         case({"sequences.0.sampled_at": "2025-12-30T10:00:00Z"}),
         case({"sequences.0.record_stability_info": False}, now="2026-02-02T10:00:00Z"),
+        case(_UNRELATED),
+        case(_TWO_RECORDS, now="2026-02-02T10:00:00Z"),
+        case({"sequences.0.session_id": "session-2"}, now="2026-01-03T10:00:01Z"),
     ],
     bad=[
         case(now="2026-01-03T10:00:01Z"),
         case({"sequences.0.last_used_at": DROP}, now="2026-01-03T10:00:00.000001Z"),
+        case(now="2026-01-05T12:01:00.5Z"),
     ],
 )
 def expired_sequence(batch: Batch, field: str) -> Verdict:
@@ -124,7 +144,12 @@ def expired_sequence(batch: Batch, field: str) -> Verdict:
     message="{id} can be trained on for {left} more (at {now})",
     detail=_age_and_window,
     evidence="ours",
-    good=[case(now="2026-01-03T08:59:59Z")],
+    good=[
+        case(now="2026-01-03T08:59:59Z"),
+        case({"sequences.0.record_stability_info": False}, now="2026-01-03T09:30:00Z"),
+        case(parameters={"window": 2.0**62}),
+        case(now="2026-01-03T10:00:01Z"),
+    ],
     bad=[case(now="2026-01-03T09:00:00Z")],
 )
 def expiring_sequence(batch: Batch, field: str) -> Verdict:
@@ -149,7 +174,10 @@ def expiring_sequence(batch: Batch, field: str) -> Verdict:
         "now": rfc3339(batch.now),
     },
     evidence="ours",
-    good=[case(now="2026-01-02T09:55:00Z")],
+    good=[
+        case(now="2026-01-02T09:55:00Z"),
+        case(SIBLING),
+    ],
     bad=[case(now="2026-01-02T09:54:59Z")],
 )
 def future_sequence(batch: Batch, field: str) -> Verdict:
@@ -190,6 +218,12 @@ def _policy_lag(batch: Batch) -> Any:
     good=[
         case({"sequences.0.policy_version": "5"}, parameters={"learner_version": 7, "max_policy_lag": 2}),
         case(parameters={"learner_version": 7, "max_policy_lag": 2}),
+        case(_UNRELATED, parameters={"learner_version": 7, "max_policy_lag": 2}),
+        case(_TWO_RECORDS, parameters={"learner_version": 7, "max_policy_lag": 2}),
+        case({"sequences.0.policy_version": "main"}, parameters={"learner_version": 7, "max_policy_lag": 2}),
+        case(
+            {"sequences.0.policy_version": "9" * 400}, parameters={"learner_version": 7, "max_policy_lag": 2}
+        ),
     ],
     bad=[case({"sequences.0.policy_version": "4"}, parameters={"learner_version": 7, "max_policy_lag": 2})],
 )

@@ -9,13 +9,14 @@ import numpy as np
 
 from provenance.columns import OTHER_KIND, SAMPLED, TARGETS, Ints, Mask, Spans, sums_of_rows
 from provenance.rules._batch import Batch
-from provenance.rules._examples import DROP, case
+from provenance.rules._examples import DROP, WITHOUT_SPANS, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
 _BOTH = (INPUT_SPANS, TARGET_SPANS)
 #: Lengths are capped before they are summed, so that a sum of nonsense cannot wrap around to the right one.
 _CAP = 1 << 40
+_EMPTY = {"type": "sampled", "sequence_id": "s:1", "offset": 2, "length": 0}
 
 
 @rule(
@@ -30,7 +31,7 @@ _CAP = 1 << 40
     evidence="documented",
     good=[
         case(),
-        case({"model_input_spans": DROP, "loss_fn_input_spans": DROP}, loss="ppo"),
+        case(WITHOUT_SPANS, loss="ppo"),
     ],
     bad=[case({"loss_fn_input_spans": DROP}), case({"model_input_spans": None})],
 )
@@ -55,7 +56,7 @@ def unpaired_spans(batch: Batch, field: str) -> Mask:
     detail=lambda batch, field, datum: {"loss": batch.loss.name},
     evidence="documented",
     good=[case()],
-    bad=[case({"model_input_spans": DROP, "loss_fn_input_spans": DROP})],
+    bad=[case(WITHOUT_SPANS)],
 )
 def missing_spans(batch: Batch, field: str) -> Mask:
     """A datum carries no spans, and the loss needs them.
@@ -83,7 +84,14 @@ def _covered(spans: Spans) -> Ints:
         "positions": int(batch.lengths[datum]),
     },
     evidence="documented",
-    good=[case(), case(turns="multi")],
+    good=[
+        case(),
+        case(turns="multi"),
+        case(WITHOUT_SPANS, loss="ppo"),
+        case({"model_input.chunks.0.tokens.5": 2}),
+        case({"model_input_spans.1.length": -3}),
+        case({"model_input.chunks": [{"type": "image", "format": "png", "data": "iVBORw0KGgo="}]}),
+    ],
     bad=[case({"model_input_spans.1.length": 1}), case({"model_input_spans.0.length": 4})],
 )
 def untiled_input(batch: Batch, field: str) -> Verdict:
@@ -115,8 +123,20 @@ def _target_rows(batch: Batch) -> Ints:
         "rows": int(_target_rows(batch)[datum]),
     },
     evidence="documented",
-    good=[case(), case(turns="multi")],
-    bad=[case({"loss_fn_input_spans.1.length": 2}), case({"loss_fn_input_spans.0.length": 3})],
+    good=[
+        case(),
+        case(turns="multi"),
+        case(WITHOUT_SPANS, loss="ppo"),
+        case({"loss_fn_inputs.target_tokens": DROP}),
+        case({"datums.1.loss_fn_inputs.target_tokens": DROP}, copies=2),
+        case({"loss_fn_inputs.target_tokens.shape": [1, 5]}),
+        case({"loss_fn_input_spans.1.length": 3.5}),
+    ],
+    bad=[
+        case({"loss_fn_input_spans.1.length": 2}),
+        case({"loss_fn_input_spans.0.length": 3}),
+        case({"loss_fn_inputs.target_tokens": {"data": [], "dtype": "int64", "shape": [0]}}),
+    ],
 )
 def untiled_targets(batch: Batch, field: str) -> Verdict:
     """The target spans do not add up to the rows of target_tokens.
@@ -149,7 +169,11 @@ def _span_problem(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
     message="{problem}",
     detail=_span_problem,
     evidence="documented",
-    good=[case(), case({"model_input_spans.0.offset": None})],
+    good=[
+        case(),
+        case({"model_input_spans.0.offset": None}),
+        case({"model_input_spans.2": _EMPTY}),
+    ],
     bad=[
         case({"loss_fn_input_spans.1.type": "sample"}),
         case({"model_input_spans.0.sequence_id": ""}),
@@ -186,9 +210,12 @@ def invalid_span(batch: Batch, field: str) -> Mask:
         "kind": "sampled" if batch.spans(field).kind[span] == SAMPLED else "prompt"
     },
     evidence="observed",
-    good=[case()],
+    good=[
+        case(),
+        case(turns="multi"),
+    ],
     bad=[
-        case({"model_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 2, "length": 0}}),
+        case({"model_input_spans.2": _EMPTY}),
         case({"loss_fn_input_spans.2": {"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 0}}),
     ],
 )
@@ -211,7 +238,11 @@ def zero_length_span(batch: Batch, field: str) -> Mask:
     elsewhere="off",
     message="no sampled span among the targets",
     evidence="documented",
-    good=[case()],
+    good=[
+        case(),
+        case(turns="one-token"),
+        case(WITHOUT_SPANS),
+    ],
     bad=[
         case({"loss_fn_input_spans": [{"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 5}]}),
         case(
@@ -254,7 +285,11 @@ def _partial(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
     message="a sampled target covers tokens {start}:{end} of {whole}",
     detail=_partial,
     evidence="documented",
-    good=[case(), case(turns="multi")],
+    good=[
+        case(),
+        case(turns="multi"),
+        case({"sequences.0.tokens": [21, 22], "sequences.0.logprobs": [-0.125, -0.375]}),
+    ],
     bad=[
         case(
             {
@@ -263,6 +298,7 @@ def _partial(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
             }
         ),
         case({"sequences.0.tokens.3": 5, "sequences.0.logprobs.3": -0.5}),
+        case({"loss_fn_input_spans.1.offset": 1, "sequences.0": DROP}),
     ],
 )
 def partial_sequence(batch: Batch, field: str) -> Verdict:
@@ -328,6 +364,37 @@ def misaligned_spans(batch: Batch, field: str) -> Verdict:
                 "model_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 2},
             }
         ),
+        case(
+            {
+                "model_input_spans.0": {
+                    "type": "prompt",
+                    "sequence_id": "s:sibling",
+                    "offset": 0,
+                    "length": 1,
+                },
+                "model_input_spans.1": {"type": "prompt", "sequence_id": "s:1", "offset": 0, "length": 2},
+                "model_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 2},
+            }
+        ),
+        case(
+            {
+                "model_input_spans.1": {"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 1},
+                "model_input_spans.2": {"type": "sampled", "sequence_id": "s:1", "offset": 1, "length": 1},
+                "model_input_spans.3": {"type": "prompt", "sequence_id": "s:2", "offset": 4, "length": 1},
+                "model_input_spans.4": {"type": "prompt", "sequence_id": "s:2", "offset": 5, "length": 1},
+                "model_input_spans.5": {"type": "sampled", "sequence_id": "s:2", "offset": 0, "length": 1},
+            },
+            turns="multi",
+        ),
+        case(
+            {
+                "datums.1.model_input_spans": DROP,
+                "datums.1.loss_fn_input_spans": DROP,
+            },
+            loss="ppo",
+            copies=2,
+        ),
+        case({"datums.1.model_input_spans.0.sequence_id": "s:1"}, turns="one-token", copies=2),
     ],
     bad=[
         case(

@@ -9,22 +9,12 @@ import numpy as np
 
 from provenance.columns import IMAGE, IMAGE_POINTER, TARGETS, TEXT, UNKNOWN_LENGTH, Mask
 from provenance.rules._batch import Batch, below
-from provenance.rules._examples import DROP, case
+from provenance.rules._examples import DROP, TWO_TARGETS, WITH_IMAGE, WITHOUT_SPANS, case
 from provenance.rules._rule import Verdict, rule
 
 _IMAGE = {"type": "image", "format": "png", "data": "iVBORw0KGgo=", "expected_tokens": 1}
 _POINTER = {"type": "image_asset_pointer", "format": "png", "location": "a.png", "expected_tokens": 1}
-#: An image in place of the middle prompt token.
-_WITH_IMAGE = [
-    {"type": "encoded_text", "tokens": [11]},
-    _IMAGE,
-    {"type": "encoded_text", "tokens": [13, 21, 22]},
-]
-_SEEN = {
-    "model_input.chunks": _WITH_IMAGE,
-    "loss_fn_inputs.target_tokens.data.0": 0,
-    "sequences.0.prompt_tokens.1": -1,
-}
+_UNMEASURED = {"type": "image", "format": "png", "data": "iVBORw0KGgo="}
 
 
 def _id_and_bound(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
@@ -44,13 +34,26 @@ def _id_and_bound(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
     message="{value} is not a token id, expected 0 <= id < {bound}",
     detail=_id_and_bound,
     evidence="observed",
-    good=[case(), case(parameters={"vocab_size": 23}), case(_SEEN)],
+    good=[
+        case(),
+        case(parameters={"vocab_size": 23}),
+        case(WITH_IMAGE),
+        case({"loss_fn_inputs.target_tokens.data.0": None}),
+    ],
     bad=[
         case({"loss_fn_inputs.target_tokens.data.0": -100}),
         case({"model_input.chunks.0.tokens.0": -1}),
         case({"loss_fn_inputs.target_tokens.data.4": 2**31}),
         case({"model_input.chunks.0.tokens.1": None}),
         case(parameters={"vocab_size": 22}),
+        case({"loss_fn_inputs.target_tokens.data.4": 2**31}, parameters={"vocab_size": 2**32}),
+        case(
+            {
+                "model_input.chunks.0.tokens.1": None,
+                "model_input.chunks.0.tokens.3": -1,
+                "loss_fn_inputs.target_tokens.data.1": -100,
+            }
+        ),
     ],
 )
 def token_out_of_range(batch: Batch, field: str) -> Verdict:
@@ -75,7 +78,11 @@ def token_out_of_range(batch: Batch, field: str) -> Verdict:
     severity="warning",
     message="an encoded_text chunk without tokens",
     evidence="observed",
-    good=[case()],
+    good=[
+        case(),
+        case(WITH_IMAGE),
+        case({"model_input.chunks.1": {**_IMAGE, "expected_tokens": 0}}),
+    ],
     bad=[case({"model_input.chunks.1": {"type": "encoded_text", "tokens": []}})],
 )
 def empty_text_chunk(batch: Batch, field: str) -> Mask:
@@ -96,11 +103,26 @@ def empty_text_chunk(batch: Batch, field: str) -> Mask:
     gate=True,
     message="an image without expected_tokens in a datum with spans",
     evidence="documented",
-    good=[case(_SEEN)],
+    good=[
+        case(WITH_IMAGE),
+        case({**WITH_IMAGE, **WITHOUT_SPANS, "model_input.chunks.1": _UNMEASURED}, loss="ppo"),
+    ],
     bad=[
-        case({**_SEEN, "model_input.chunks.1": {**_IMAGE, "expected_tokens": None}}),
+        case({**WITH_IMAGE, "model_input.chunks.1": {**_IMAGE, "expected_tokens": None}}),
         case(
-            {**_SEEN, "model_input.chunks.1": {k: v for k, v in _POINTER.items() if k != "expected_tokens"}}
+            {
+                **WITH_IMAGE,
+                "model_input.chunks.1": {k: v for k, v in _POINTER.items() if k != "expected_tokens"},
+            }
+        ),
+        case(
+            {
+                "datums.0.model_input.chunks.1": _UNMEASURED,
+                "datums.0.model_input_spans": DROP,
+                "datums.1.model_input.chunks.1": _UNMEASURED,
+                "datums.1.loss_fn_input_spans": DROP,
+            },
+            copies=2,
         ),
     ],
 )
@@ -108,8 +130,9 @@ def unknown_chunk_length(batch: Batch, field: str) -> Verdict:
     """An image does not say how many positions it takes, in a datum that carries spans.
 
     Spans and loss inputs count image positions too, so nothing can be compared with an input of unknown
-    length. Set ``expected_tokens``. In a datum without spans it is optional; lengths are then not checked.
-    Evidence: documented (Datum page: the length of an image chunk is its expected_tokens).
+    length. Set ``expected_tokens``. In a datum without spans it is optional; its length is then what the
+    targets leave for it. Evidence: documented (Datum page: the length of an image chunk is its
+    expected_tokens).
     """
     columns = batch.columns
     spanned = columns.input_spans.present | columns.target_spans.present
@@ -125,8 +148,8 @@ def unknown_chunk_length(batch: Batch, field: str) -> Verdict:
     over=("model_input",),
     message="an image_asset_pointer cannot be sent in a training request",
     evidence="observed",
-    good=[case(_SEEN)],
-    bad=[case({**_SEEN, "model_input.chunks.1": _POINTER})],
+    good=[case(WITH_IMAGE)],
+    bad=[case({**WITH_IMAGE, "model_input.chunks.1": _POINTER})],
 )
 def untrainable_chunk(batch: Batch, field: str) -> Mask:
     """The input refers to an image by its location.
@@ -150,7 +173,15 @@ def _next_input(batch: Batch, field: str, position: int) -> Mapping[str, Any]:
     message="{value} is not the next input token {next}, though both claim the same sampled position",
     detail=_next_input,
     evidence="ours",
-    good=[case(), case(turns="multi"), case({"loss_fn_inputs.target_tokens.data.0": 0})],
+    good=[
+        case(),
+        case(turns="multi"),
+        case({"loss_fn_inputs.target_tokens.data.0": 0}),
+        case({"model_input.chunks.0.tokens.3": -1}),
+        case({"model_input_spans.1.offset": 1}),
+        case({**TWO_TARGETS, "model_input.chunks.0.tokens.3": 99}, loss="cross_entropy"),
+        case({"loss_fn_inputs.target_tokens.data": [12, 13, -100, None, 2]}),
+    ],
     bad=[case({"loss_fn_inputs.target_tokens.data.2": 99}), case({"model_input.chunks.0.tokens.4": 99})],
 )
 def target_not_shifted(batch: Batch, field: str) -> Verdict:
@@ -178,26 +209,15 @@ def target_not_shifted(batch: Batch, field: str) -> Verdict:
     evidence="ours",
     good=[
         case(),
-        case({"model_input_spans": DROP, "loss_fn_input_spans": DROP}, loss="importance_sampling"),
+        case(WITHOUT_SPANS, loss="importance_sampling"),
         case(loss="cross_entropy"),
+        case({"loss_fn_inputs.advantages.data.0": 0.01}, loss="ppo"),
+        case({**TWO_TARGETS, **WITHOUT_SPANS, "model_input.chunks.0.tokens.3": 99}, loss="cross_entropy"),
+        case({**WITHOUT_SPANS, "loss_fn_inputs.target_tokens.data": [12, 13, -100, None, 2]}, loss="ppo"),
     ],
     bad=[
-        case(
-            {
-                "model_input_spans": DROP,
-                "loss_fn_input_spans": DROP,
-                "loss_fn_inputs.target_tokens.data.2": 99,
-            },
-            loss="importance_sampling",
-        ),
-        case(
-            {
-                "model_input_spans": DROP,
-                "loss_fn_input_spans": DROP,
-                "loss_fn_inputs.target_tokens.data.3": 99,
-            },
-            loss="cross_entropy",
-        ),
+        case({**WITHOUT_SPANS, "loss_fn_inputs.target_tokens.data.2": 99}, loss="importance_sampling"),
+        case({**WITHOUT_SPANS, "loss_fn_inputs.target_tokens.data.3": 99}, loss="cross_entropy"),
         case(
             {
                 "model_input_spans": [

@@ -9,7 +9,7 @@ import numpy as np
 
 from provenance.columns import SAMPLED, TARGETS, Mask
 from provenance.rules._batch import Batch
-from provenance.rules._examples import case
+from provenance.rules._examples import RECORD, case
 from provenance.rules._rule import EVERY_INPUT, Verdict, rule
 from provenance.rules._sides import TARGET_SPANS
 
@@ -34,6 +34,7 @@ def _null_or_number(batch: Batch, field: str, element: int) -> Mapping[str, Any]
         case({"loss_fn_inputs.logprobs.data.0": None}),
         case({"loss_fn_inputs.target_tokens.data.4": None}),
         case({"loss_fn_inputs.advantages.data.2": 1e39}),
+        case({"loss_fn_inputs.logprobs.data.0": None, "loss_fn_inputs.logprobs.data.3": float("nan")}),
     ],
 )
 def non_finite_value(batch: Batch, field: str) -> Mask:
@@ -59,7 +60,11 @@ def non_finite_value(batch: Batch, field: str) -> Mask:
     message="{value} > {tolerance}",
     detail=lambda batch, field, element: {"tolerance": batch.parameters.tolerance},
     evidence="ours",
-    good=[case({"loss_fn_inputs.logprobs.data.2": 0.0001}), case({"loss_fn_inputs.logprobs.data.3": -0.0})],
+    good=[
+        case({"loss_fn_inputs.logprobs.data.2": 0.0001}),
+        case({"loss_fn_inputs.logprobs.data.3": -0.0}),
+        case({"loss_fn_inputs.logprobs.data.2": float("inf")}),
+    ],
     bad=[case({"loss_fn_inputs.logprobs.data.1": 0.25})],
 )
 def positive_logprob(batch: Batch, field: str) -> Mask:
@@ -83,14 +88,47 @@ def positive_logprob(batch: Batch, field: str) -> Mask:
     detail=lambda batch, field, span: {"count": int(batch.spans(field).length[span])},
     evidence="ours",
     good=[
-        case(parameters={"placeholder_run": 3}),
+        case(parameters={"placeholder_run": 2}),
         case({"loss_fn_inputs.logprobs.data": [0.0] * 5}),
         case(
             {"loss_fn_inputs.logprobs.data": [0.0] * 5, "sequences.0.logprobs": [0.0] * 3},
             parameters={"placeholder_run": 3},
         ),
+        case(
+            {"loss_fn_inputs.logprobs.data": [0.0, 0.0, 0.0, 0.0, -0.625]}, parameters={"placeholder_run": 3}
+        ),
+        case(
+            {"loss_fn_inputs.logprobs.data": [0.0, 0.0, 0.0, -0.375, 0.0]}, parameters={"placeholder_run": 3}
+        ),
+        case(
+            {"loss_fn_inputs.logprobs.data": [0.0, 0.0, None, None, None]}, parameters={"placeholder_run": 3}
+        ),
     ],
-    bad=[case({"loss_fn_inputs.logprobs.data": [0.0] * 5}, parameters={"placeholder_run": 3})],
+    bad=[
+        case({"loss_fn_inputs.logprobs.data": [0.0] * 5}, parameters={"placeholder_run": 3}),
+        case(
+            {"datums.1.loss_fn_inputs.logprobs.data": [0.0]},
+            turns="one-token",
+            copies=2,
+            parameters={"placeholder_run": 1},
+        ),
+        case(
+            {"loss_fn_inputs.logprobs.data": [0.0] * 5, "sequences.0.logprobs": [0.0, -0.375, 0.0]},
+            parameters={"placeholder_run": 3},
+        ),
+        case(
+            {"loss_fn_inputs.logprobs.data": [0.0] * 5, "sequences.0.logprobs": [0.0] * 2},
+            parameters={"placeholder_run": 3},
+        ),
+        case(
+            {
+                "loss_fn_inputs.logprobs.data": [0.0] * 5,
+                "sequences.0.logprobs": [0.0] * 3,
+                "sequences.1": RECORD,
+            },
+            parameters={"placeholder_run": 3},
+        ),
+    ],
 )
 def placeholder_logprobs(batch: Batch, field: str) -> Verdict:
     """A long sampled run has nothing but zeros as logprobs.
