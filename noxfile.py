@@ -8,7 +8,7 @@ nox.needs_version = ">=2025.2.9"
 # pip, because it is the client that finds the CPU build of torch that constraints.txt names.
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_venv = "yes"
-nox.options.sessions = ["lint", "types", "imports", "test"]
+nox.options.sessions = ["lint", "types", "imports", "schemas", "test"]
 
 NO_TESTS_COLLECTED = 5
 
@@ -41,6 +41,13 @@ def imports(session: nox.Session) -> None:
 
 
 @nox.session
+def schemas(session: nox.Session) -> None:
+    """The committed schemas are those of today, and break nothing."""
+    install(session)
+    session.run("provenance", "schema", "--check")
+
+
+@nox.session
 def test(session: nox.Session) -> None:
     """Pytest, the quick suite; arguments after -- go to pytest."""
     install(session)
@@ -52,6 +59,13 @@ def slow(session: nox.Session) -> None:
     """Pytest, the tests marked slow; arguments after -- go to pytest."""
     install(session)
     session.run("pytest", "-m", "slow", *session.posargs, success_codes=[0, NO_TESTS_COLLECTED])
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Change each rule in every small way: its examples must notice. Prints the score of each family."""
+    install(session)
+    session.run("pytest", "-m", "slow", "-rP", "tests/test_mutants.py", *session.posargs)
 
 
 @nox.session

@@ -40,6 +40,23 @@ def _written(suffix: str) -> Callable[[Dataset, Path], Any]:
     return write
 
 
+def as_sdk(datums: Dataset, folder: Path) -> Any:
+    from _sdk import sdk_datum
+
+    return [sdk_datum(datum, LABELS) for datum in datums]
+
+
+def as_request(datums: Dataset, folder: Path) -> Any:
+    from provenance.integrations.tinker import write_request
+
+    path = folder / "request.pb"
+    made = as_sdk(datums, folder)
+    if any(side == [] for datum in made for side in (datum.model_input_spans, datum.loss_fn_input_spans)):
+        raise provenance.SchemaError("in a request an empty list of spans is none")
+    write_request(made, path, model_id="s:train:0", seq_id=1, loss_fn="custom")
+    return path
+
+
 LABELS = ("datum_id", "group_id", "metadata", "provenance", "note")
 #: Name of a path -> datums and a folder -> what ``check`` is given. A path may raise SchemaError for
 #: datums that it cannot hold.
@@ -52,6 +69,8 @@ PATHS: dict[str, Callable[[Dataset, Path], Any]] = {
     "parquet": _written(".parquet"),
     "arrow": _written(".arrow"),
     "stream": _written(".arrows"),
+    "sdk": as_sdk,
+    "request": as_request,
 }
 
 

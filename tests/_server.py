@@ -1,4 +1,4 @@
-"""A stand-in for Tinker's server on loopback: enough of its protocol for the official client to sample."""
+"""A stand-in for Tinker's server on loopback: enough of its protocol for the official client to train."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from tinker.proto import tinker_public_pb2 as pb
 
 SESSION = "session-1"
+MODEL = f"{SESSION}:train:0"
 
 
 class Server(ThreadingHTTPServer):
@@ -26,7 +27,14 @@ class Server(ThreadingHTTPServer):
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.sampled: dict[str, tuple[list[int], list[float]]] = {}
         """Tokens and logprobs by sequence id."""
-        self._answers: dict[str, bytes] = {}
+        self.trained: list[bytes] = []
+        """Bodies of the training requests."""
+        self.refusal: str | None = None
+        """Why training requests fail; None: they do not."""
+        self.open = threading.Event()
+        """Training requests are done while it is set, and wait while it is not."""
+        self.open.set()
+        self._answers: dict[str, tuple[bytes, str]] = {}
         self._number = count(1)
         self._random = np.random.default_rng(7)
         self._lock = threading.Lock()
@@ -35,12 +43,21 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def answer(self, path: str, body: dict[str, Any]) -> tuple[bytes, str]:
+    def answer(self, path: str, raw: bytes) -> tuple[bytes, str]:
+        if path == "retrieve_future":
+            request = json.loads(raw)["request_id"]
+            if request.startswith("train-"):
+                self.open.wait(30)
+            with self._lock:
+                return self._answers[request]
         with self._lock:
-            self.requests.append((path, body))
-            if path == "retrieve_future":
-                return self._answers[body["request_id"]], "application/x-protobuf"
-            return json.dumps(self._json(path, body)).encode(), "application/json"
+            if path == "forward_backward":
+                answer = self._forward_backward(raw)
+            else:
+                body = json.loads(raw or b"{}")
+                self.requests.append((path, body))
+                answer = self._json(path, body)
+            return json.dumps(answer).encode(), "application/json"
 
     def _json(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path == "create_session":
@@ -51,7 +68,29 @@ class Server(ThreadingHTTPServer):
             return {"sampler_id": f"{SESSION}:sample:0", "base_model": "a-base-model"}
         if path == "asample":
             return self._asample(body)
+        if path == "create_model":
+            return self._later("model", {"type": "create_model", "model_id": MODEL})
+        if path == "get_info":
+            return {"type": "get_info", "model_id": MODEL, "model_data": {"model_name": "a-base-model"}}
+        if path == "optim_step":
+            return self._later("optim", {"metrics": {"step": 1.0}})
         return {}
+
+    def _later(self, kind: str, answer: dict[str, Any]) -> dict[str, Any]:
+        request = f"{kind}-{next(self._number)}"
+        self._answers[request] = json.dumps(answer).encode(), "application/json"
+        return {"request_id": request}
+
+    def _forward_backward(self, raw: bytes) -> dict[str, Any]:
+        self.trained.append(raw)
+        if self.refusal is not None:
+            return self._later("train", {"error": self.refusal, "category": "user"})
+        message = pb.ForwardBackwardRequest.FromString(raw)
+        output = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
+        output.metrics["loss:sum"] = float(len(message.data))
+        request = f"train-{next(self._number)}"
+        self._answers[request] = output.SerializeToString(), "application/x-protobuf"
+        return {"request_id": request}
 
     def _asample(self, body: dict[str, Any]) -> dict[str, Any]:
         request, response = f"request-{next(self._number)}", pb.SampleResponse()
@@ -64,7 +103,7 @@ class Server(ThreadingHTTPServer):
             sequence = response.sequences.add()
             sequence.stop_reason = 1
             sequence.tokens, sequence.logprobs = tokens.tobytes(), logprobs.tobytes()
-        self._answers[request] = response.SerializeToString()
+        self._answers[request] = response.SerializeToString(), "application/x-protobuf"
         return {"request_id": request, "sample_sequence_ids": ids}
 
 
@@ -74,7 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body, kind = self.server.answer(self.path.rsplit("/", 1)[-1], json.loads(raw or b"{}"))
+        parts = self.path.split("/")
+        # Before 0.38 the id is in the path: samplers/ID.
+        body, kind = self.server.answer("get_sampler" if "samplers" in parts else parts[-1], raw)
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -96,6 +137,7 @@ def running() -> Iterator[Server]:
     try:
         yield server
     finally:
+        server.open.set()
         server.shutdown()
         server.server_close()
         thread.join()

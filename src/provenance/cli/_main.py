@@ -24,7 +24,18 @@ INTERRUPTED, NO_READER = 130, 141
 """What a shell reports for a process that SIGINT or SIGPIPE ended."""
 
 #: Each is a module of this package that holds a click command of the same name.
-_COMMANDS = ("check", "completion", "convert", "demo", "explain", "inspect", "ledger", "rules")
+_COMMANDS = (
+    "build",
+    "check",
+    "completion",
+    "convert",
+    "demo",
+    "explain",
+    "inspect",
+    "ledger",
+    "rules",
+    "schema",
+)
 
 
 class _Commands(click.Group):

@@ -140,8 +140,11 @@ def check(
     from provenance import engine
     from provenance.cli._output import open_output
     from provenance.cli._progress import ProgressBar
+    from provenance.cli._requests import Stated, stated_by
     from provenance.reports.text import count, verdict
 
+    given = Stated(loss, session, loss_configuration or None)
+    loss, session, stated_config = stated_by(data, given, config=config, max_line=max_line)
     contract = _contract(
         loss,
         config,
@@ -155,7 +158,7 @@ def check(
         "ledger": list(ledger) or None,
         "session": session,
         "now": now,
-        "loss_config": loss_configuration,
+        "loss_config": stated_config,
         "allow_empty": allow_empty,
         "max_line": max_line,
         "write_good": write_good,

@@ -19,8 +19,9 @@ def convert(*, source: str, target: str, max_line: int, quiet: bool) -> int:
     """Write the datums or sampled sequences of IN to OUT in another format.
 
     The names' endings tell the formats: .jsonl (also .gz, .zst), .parquet,
-    .arrow, .arrows; - is JSONL on stdin or stdout. Nothing is lost: what a
-    format cannot hold is refused.
+    .arrow, .arrows; - is JSONL on stdin or stdout; IN may be a training
+    request of the SDK, .pb. Nothing is lost: what a format cannot hold is
+    refused.
     """
     from provenance import formats
     from provenance.reports.text import count

@@ -70,6 +70,7 @@ def inspect(
             raise click.UsageError(message)
 
     from provenance.cli._progress import ProgressBar
+    from provenance.cli._requests import Stated, stated_by
     from provenance.engine.sources import paths_of
     from provenance.reports.find import find_datum
     from provenance.reports.strip import datum_to_text, line_to_text
@@ -78,6 +79,7 @@ def inspect(
     paths = paths_of(data) or []
     if len(paths) > 1:
         raise ReadError(data, f"{len(paths)} files match this pattern, give one of them")
+    loss, session, _ = stated_by([data], Stated(loss, session, None), config=config)
     contract = contract_of(loss, config)
     with ProgressBar() if sys.stderr.isatty() and not quiet else nullcontext() as bar:
         found = find_datum(

@@ -158,6 +158,22 @@ def validate(
         ValidationError: an error was found, or a datum could not be judged; ``report`` says which and where.
         ContractError: the contract has rules about the ledger or the session, and none was given.
     """
+    run, _, passed = accepted(
+        data, contract, ledger=ledger, session=session, now=now, loss_config=loss_config
+    )
+    return pack(passed, run.contract, session, run.now)
+
+
+def accepted(
+    data: Any,
+    contract: Contract | str,
+    *,
+    ledger: Any,
+    session: str | None,
+    now: datetime | str | None,
+    loss_config: Mapping[str, Any] | None,
+) -> tuple[Run, Report, list[Batch]]:
+    """Check datums as `validate` does, without packing them: the run, its report, and what passed."""
     run = Run(contract, ledger=ledger, session=session, now=now, loss_config=loss_config)
     needed = {need for code in run.contract.severities for need in registry()[code].needs}
     for need, given in (("ledger", ledger), ("session", session)):
@@ -186,4 +202,4 @@ def validate(
             "report.not_checked says why",
             report,
         )
-    return pack(passed, run.contract, session, run.now)
+    return run, report, passed

@@ -2,7 +2,8 @@
 
 The suffix says what a file is: ``.jsonl``, ``.ndjson`` and ``.json`` hold one object a line and may be
 compressed (``.gz``, ``.zst``, ``.zstd``); ``.parquet``; ``.arrow``, ``.feather`` and ``.ipc`` are Arrow IPC
-files, ``.arrows`` streams. ``-`` is standard input, in lines of JSON.
+files, ``.arrows`` streams; ``.pb`` is a training request of the official SDK (also compressed). ``-`` is
+standard input, in lines of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from provenance.formats import jsonl
 from provenance.formats._convert import convert
 from provenance.formats._io import MAX_LINE, OnBytes, replacing
 from provenance.formats._split import FileNotes, Note, split
-from provenance.formats._suffix import SUFFIXES, is_arrow
+from provenance.formats._suffix import SUFFIXES, is_arrow, is_request
 from provenance.formats.objects import columns_of, table_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
@@ -30,6 +31,7 @@ __all__ = [
     "columns_of",
     "convert",
     "is_arrow",
+    "is_request",
     "read_datums",
     "read_sequences",
     "split",
@@ -52,7 +54,7 @@ def read_datums(
         path: The file, or ``-`` for standard input.
         batch_positions: About how many positions a batch has; each format has a default of its own. A file
             without datums has one batch or none.
-        max_line: How many bytes a line may have, in files of lines.
+        max_line: How many bytes a line may have, in files of lines, and a datum in a training request.
         on_bytes: Called with the number of bytes that were read since the last call, compressed as they are.
 
     Raises:
@@ -60,6 +62,15 @@ def read_datums(
             understood at all, or a line of more than ``max_line`` bytes.
     """
     name = os.fspath(path)
+    if is_request(name):
+        from provenance.formats import tinker_request
+
+        return tinker_request.read_datums(
+            name,
+            batch_positions=batch_positions or tinker_request.BATCH_POSITIONS,
+            max_record=max_line,
+            on_bytes=on_bytes,
+        )
     if is_arrow(name):
         from provenance.formats import arrow
 

@@ -10,10 +10,11 @@ from itertools import chain
 from typing import Any
 
 from provenance.errors import ReadError, WriteError
-from provenance.formats import jsonl
+from provenance.formats import _json, jsonl
 from provenance.formats._io import MAX_LINE, STDIN, Line, name_of, read_lines, replacing, writing
+from provenance.formats._plain_arrays import row_of_arrays
 from provenance.formats._problem import RecordError, RowError
-from provenance.formats._suffix import is_arrow
+from provenance.formats._suffix import is_arrow, is_request
 
 
 def convert(
@@ -25,7 +26,8 @@ def convert(
     integers are exact, floats keep their values, what is absent stays absent. From lines to lines, and from
     Arrow to Arrow, records are copied as they are. A line that becomes a row takes the documented columns,
     where CSR tensors are dense. The target takes its name when it is complete; on failure an earlier file of
-    that name stays.
+    that name stays. Of a training request (``.pb``) the datums are taken; it cannot be the target, because
+    datums do not say what model and loss they are for.
 
     Args:
         source: The file to read. Its first record, or its columns, say whether it holds datums or sequences.
@@ -38,7 +40,10 @@ def convert(
         WriteError: The target cannot be written.
     """
     source, target = os.fspath(source), os.fspath(target)
-    from_arrow, to_arrow = is_arrow(source), is_arrow(target, WriteError)
+    to_arrow = is_arrow(target, WriteError)
+    if is_request(source):
+        return _from_request(source, target, max_line, to_arrow=to_arrow)
+    from_arrow = is_arrow(source)
     with contextlib.ExitStack() as stack:
         path = target if target == STDIN else stack.enter_context(replacing(target))
         if not to_arrow:
@@ -53,6 +58,39 @@ def convert(
         from provenance.formats import arrow_convert
 
         return arrow_convert.copy(source, path, target)
+
+
+def _from_request(source: str, target: str, max_line: int, *, to_arrow: bool) -> int:
+    """Write the datums of a training request, whose loss and model have no place in other files."""
+    from provenance.formats import tinker_request
+
+    count = 0
+
+    def objects() -> Iterator[Mapping[str, Any]]:
+        nonlocal count
+        for fields in tinker_request.read_fields(source, max_record=max_line):
+            found = [fields] if isinstance(fields, RecordError) else row_of_arrays(fields)
+            if isinstance(found, list):
+                place = f"{found[0].field}: " if found[0].field else ""
+                raise ReadError(source, f"row {count}: {place}{found[0].message}")
+            yield fields  # type: ignore[misc]  # no RecordError, which is none of a row
+            count += 1
+
+    if target == STDIN:
+        for fields in objects():
+            sys.stdout.buffer.write(_json.dumps(fields) + b"\n")
+        return count
+    with replacing(target) as path:
+        if to_arrow:
+            from provenance.formats import arrow
+
+            try:
+                arrow.write_datums(objects(), path, name=target)
+            except RowError as error:
+                raise ReadError(source, str(error)) from None
+        else:
+            jsonl.write(objects(), path, name=target)
+    return count
 
 
 def _copy_lines(source: str, put: Callable[[bytes], object], max_line: int) -> int:

@@ -60,7 +60,7 @@ def read_lines(
     """
     number, size = 1, 0
     rest: list[bytes] = []  # the start of a line whose end was not read yet
-    for data in _blocks(path, on_bytes, block):
+    for data in read_blocks(path, on_bytes, block):
         if number == 1 and size < 4:
             mark = _foreign_mark(b"".join(rest) + data[:4])
             if mark is not None:
@@ -120,7 +120,8 @@ def name_of(path: str) -> str:
     return "<stdin>" if path == STDIN else path
 
 
-def _blocks(path: str, on_bytes: OnBytes | None, size: int) -> Iterator[bytes]:
+def read_blocks(path: str, on_bytes: OnBytes | None, size: int = BLOCK) -> Iterator[bytes]:
+    """The bytes of a file, decompressed, in pieces of at most ``size``; raises `ReadError`."""
     with contextlib.ExitStack() as stack:
         with failing(ReadError, path):
             if path == STDIN and sys.stdin is None:

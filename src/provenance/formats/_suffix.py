@@ -12,8 +12,15 @@ from provenance.ledger.place import is_database
 
 _LINES: Final = (".jsonl", ".ndjson", ".json")
 _ARROW: Final = (".parquet", ".arrow", ".feather", ".ipc", ".arrows")
+_PACKED: Final = (*GZIP, *ZSTD)
+_REQUESTS: Final = (".pb", *(f".pb{end}" for end in _PACKED))
 #: What a file's name may end in.
-SUFFIXES: Final = (*_LINES, *(line + end for line in _LINES for end in (*GZIP, *ZSTD)), *_ARROW)
+SUFFIXES: Final = (*_LINES, *(line + end for line in _LINES for end in _PACKED), *_ARROW, *_REQUESTS)
+
+
+def is_request(path: str | os.PathLike[str]) -> bool:
+    """Tell whether the file is a training request of the SDK by its name."""
+    return os.fspath(path).lower().endswith(_REQUESTS)
 
 
 def is_arrow(path: str | os.PathLike[str], kind: type[ReadError | WriteError] = ReadError) -> bool:
@@ -33,11 +40,13 @@ def is_arrow(path: str | os.PathLike[str], kind: type[ReadError | WriteError] = 
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     if suffixes and suffixes[-1] in _ARROW:
         return True
-    if suffixes and suffixes[-1] in (*GZIP, *ZSTD):
+    if is_request(name):
+        raise kind(name, "a training request, whose datums can be checked, inspected and converted only")
+    if suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
     if suffixes and suffixes[-1] in _LINES:
         return False
     if is_database(name):
         raise kind(name, "a ledger, and not of rows: provenance ledger export writes it to a file")
-    known = f"{', '.join(_LINES)} (also with {', '.join((*GZIP, *ZSTD))}), {', '.join(_ARROW)}"
+    known = f"{', '.join(_LINES)} (also with {', '.join(_PACKED)}), {', '.join(_ARROW)}, .pb"
     raise kind(name, f"unknown suffix, expected one of {known}")

@@ -1,4 +1,4 @@
-"""Datums and sequences that are Python objects: models, or JSON-shaped dicts that nobody has checked."""
+"""Datums and sequences that are Python objects: models, unchecked JSON-shaped dicts, datums of the SDK."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from provenance.formats._builder import ColumnsBuilder, Row
 from provenance.formats._datums import row_of
 from provenance.formats._models import plain_row
 from provenance.formats._plain import plain_dict
+from provenance.formats._plain_arrays import row_of_arrays
 from provenance.formats._problem import RecordError
+from provenance.formats._sdk import fields_of, is_sdk_datum
+from provenance.formats._sdk_batch import plain_columns
 from provenance.formats._sequences import record_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import Record, SequenceTable, TableBuilder, record_of_model
@@ -20,11 +23,17 @@ def columns_of(datums: Iterable[Datum | Mapping[str, Any]]) -> Columns:
     """Put datums into one batch; what cannot be read is a row that is not ``readable``, and a fault (FMT004).
 
     Lists in a dict may also be numpy arrays or torch tensors of any width. A whole number written as a float
-    is taken as that integer, in token ids too; ids outside of int64 become its nearest limit.
+    is taken as that integer, in token ids too; ids outside of int64 become its nearest limit. A datum may
+    also be a `tinker.Datum`.
     """
+    given = list(datums)
+    if given and all(map(is_sdk_datum, given)):
+        columns = plain_columns(given)
+        if columns is not None:
+            return columns
     batch = ColumnsBuilder()
-    for datum in datums:
-        row = _plain_row(datum) or row_of(datum)
+    for datum in given:
+        row = _plain_row(datum) or (row_of_arrays(fields_of(datum)) if is_sdk_datum(datum) else row_of(datum))
         if isinstance(row, Row):
             batch.append(row)
         else:
