@@ -86,7 +86,13 @@ def input_token_mismatch(batch: Batch, field: str) -> Verdict:
         case(),
         case({"loss_fn_inputs.target_tokens.data.0": 0}),
         case({**TWO_TARGETS}, loss="cross_entropy", copies=2),
-        case({"loss_fn_inputs.target_tokens.data": [12, 13, 99, None, -100]}),
+        case(
+            {
+                "datums.0.loss_fn_inputs.target_tokens.data": [12, 13, 99, 22, -100],
+                "datums.1.loss_fn_inputs.target_tokens.data.4": None,
+            },
+            copies=2,
+        ),
     ],
     bad=[case({"loss_fn_inputs.target_tokens.data.4": 99})],
 )

@@ -205,6 +205,15 @@ def wrong_rank(batch: Batch, field: str) -> Verdict:
         ),
         case({**WITHOUT_SPANS, "model_input.chunks.1": _UNMEASURED}, loss="ppo"),
         case({"loss_fn_inputs.logprobs.shape": [1, 5]}),
+        case(
+            {
+                "datums.0.model_input.chunks": [_UNMEASURED],
+                "datums.0.model_input_spans": DROP,
+                "datums.1.model_input.chunks": [_UNMEASURED],
+                "datums.1.loss_fn_input_spans": DROP,
+            },
+            copies=2,
+        ),
     ],
     bad=[
         case(
@@ -240,7 +249,7 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
     good=[
         case(),
         case(turns="one-token"),
-        case({**WITHOUT_SPANS, "model_input.chunks": [_UNMEASURED]}, loss="ppo"),
+        case({"model_input.chunks": [_UNMEASURED]}),
     ],
     bad=[
         case(
