@@ -273,6 +273,7 @@ def test_the_report_takes_runs_that_ended_at_once(tmp_path: Path, monkeypatch: p
     report.report([done, dead, done | noisy, dead | noisy | {"seed": 1}])
     tables = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "| 8 | 0.01 | token_is | 2 |" in tables
+    assert "| 8 | token_is |  | 0.00 (0.00 to 0.00), 1/2 |  |" in tables
     assert "| fp8 | silently | token_is | 0.01 | 2 |" in tables
     assert (tmp_path / "accuracy.svg").stat().st_size > 10_000
     assert (tmp_path / "k3.svg").exists()

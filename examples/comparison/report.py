@@ -27,7 +27,12 @@ def report(records: Sequence[Record]) -> None:
     gentle = [record for record in records if record["learning_rate"] != HEADLINE_RATE]
     plain = _cells((r for r in full if r["mismatch"] == "none"), "arm", "kl_coeff", "lag")
     mismatched = _cells((r for r in full if r["mismatch"] != "none"), "mismatch", "silent", "arm", "kl_coeff")
-    pages = [*_grid("Headline grid", plain), *_effects(plain), *_mismatches(mismatched, plain)]
+    pages = [
+        *_matrix(plain),
+        *_grid("Headline grid", plain),
+        *_effects(plain),
+        *_mismatches(mismatched, plain),
+    ]
     pages += _grid("Gentle grid", _cells(gentle, "arm", "kl_coeff", "lag"))
     PAGES.mkdir(parents=True, exist_ok=True)
     text = "\n".join(pages) + "\n"
@@ -50,6 +55,26 @@ def _head(*names: str) -> list[str]:
 
 def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def _matrix(cells: Cells) -> list[str]:
+    """The headline grid in short: a line for each lag and arm, a column for each coefficient."""
+    lines = ["## Headline grid in short: mean final accuracy (lowest to highest), collapsed runs", ""]
+    lines += _head("lag", "arm", *(f"KL {kl_coeff}" for kl_coeff in KL))
+    for lag in LAGS:
+        for arm in ARMS:
+            found = [cells.get((arm, kl_coeff, lag), []) for kl_coeff in KL]
+            if any(found):
+                lines.append(_row(lag, arm, *map(_short, found)))
+    return [*lines, ""]
+
+
+def _short(records: Sequence[Record]) -> str:
+    if not records:
+        return ""
+    found = cell(records)
+    span = f"{found['final']:.2f} ({found['lowest']:.2f} to {found['highest']:.2f})"
+    return f"{span}, {found['collapsed']}/{found['runs']}" if found["collapsed"] else span
 
 
 def _grid(title: str, cells: Cells) -> list[str]:
