@@ -239,12 +239,17 @@ class Batch:
         """Stretches of positions whose target and next input each lie under one span."""
         return shifted(self.columns, self.target_starts, self.input_starts)
 
+    @property
+    def token_limit(self) -> int:
+        """Token ids are below it."""
+        vocabulary = self.parameters.vocab_size
+        return 2**31 if vocabulary is None else min(2**31, vocabulary)
+
     @cached_property
     def readable_tokens(self) -> Mask | None:
         """(p,): the input is text and its id a possible one; None when that holds everywhere."""
         tokens, text = self.columns.tokens, self.columns.text
-        limit = 2**31 if self.parameters.vocab_size is None else min(2**31, self.parameters.vocab_size)
-        possible = below(tokens, limit)
+        possible = below(tokens, self.token_limit)
         if text is not None:
             possible &= text
         return None if possible.all() else possible

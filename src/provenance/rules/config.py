@@ -40,7 +40,6 @@ def _expected(batch: Batch, key: str, element: int) -> Mapping[str, Any]:
         case(loss="dro", config={"beta": 0.05}),
         case(loss="ppo", config={"clip_low_threshold": 1.2, "clip_high_threshold": 1.2}),
         case(loss="ppo", config={"clip_high_threshold": 1.28}),
-        case(loss="ppo", config={"clip_low_threshold": 0.8, "beta": 0.05}),
     ],
     bad=[
         case(config={"kl_coeff": -0.01}),

@@ -19,7 +19,7 @@ _UNMEASURED = {"type": "image", "format": "png", "data": "iVBORw0KGgo="}
 
 def _id_and_bound(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
     vocabulary = batch.parameters.vocab_size
-    bound = "2^31" if vocabulary is None else f"the vocabulary size {vocabulary}"
+    bound = f"the vocabulary size {vocabulary}" if batch.token_limit == vocabulary else "2^31"
     nulls = batch.columns.null_tokens
     if field == "model_input" and nulls is not None and nulls[element]:
         return {"value": "null", "bound": bound}
@@ -67,8 +67,7 @@ def token_out_of_range(batch: Batch, field: str) -> Verdict:
     if field == "model_input":
         return Verdict(batch.readable_tokens, batch.columns.text)
     tensor = batch.tensor(field)
-    limit = 2**31 if batch.parameters.vocab_size is None else min(2**31, batch.parameters.vocab_size)
-    return Verdict(below(tensor.values, limit), tensor.valid)
+    return Verdict(below(tensor.values, batch.token_limit), tensor.valid)
 
 
 @rule(
