@@ -425,7 +425,7 @@ def test_a_contract_file(valid: list[str], tmp_path: Path) -> None:
     assert "INP009" in done.stdout
     refused = call("check", *valid, "--config", config, "--loss", "ppo")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "--loss 'ppo' contradicts" in refused.stderr
+    assert "loss 'ppo' contradicts" in refused.stderr
 
 
 # --- JSON -----------------------------------------------------------------------------------------------

@@ -782,7 +782,40 @@ def test_an_image_of_several_positions() -> None:
     assert report.positions == 7
 
 
-def test_an_image_of_unknown_length_leaves_its_datum_unchecked() -> None:
+IMAGE = {"type": "image", "format": "png", "data": "iVBORw0KGgo="}
+
+
+def unmeasured(chunks: list[dict[str, Any]], rows: int = 8, **inputs: Any) -> provenance.Report:
+    """The report on a datum of images of unknown length among text, without spans."""
+    values = {
+        "target_tokens": {"data": [0] * rows, "dtype": "int64", "shape": [rows]},
+        "weights": {"data": [1.0] * rows, "dtype": "float32", "shape": [rows]},
+    }
+    return check([{"model_input": {"chunks": chunks}, "loss_fn_inputs": values | inputs}], "cross_entropy")
+
+
+def test_an_image_of_unknown_length_has_the_room_that_the_targets_leave() -> None:
+    text = {"type": "encoded_text", "tokens": [0, 0, -7]}
+    found = unmeasured([text, IMAGE, text])
+    assert [(v.code, v.location.index) for v in found] == [("TOK001", 2), ("TOK001", 7)]
+    assert found.positions == 8
+    # Between two such images nobody knows where the text stands: no target is held against it.
+    one = {"type": "encoded_text", "tokens": [1]}
+    assert unmeasured([one, IMAGE, one]).codes() == {"TOK006"}
+    assert not unmeasured([IMAGE, one, IMAGE]).codes()
+    assert unmeasured([text, IMAGE], rows=2).codes() == {"INP005"}
+    short = {"data": [1.0] * 5, "dtype": "float32", "shape": [5]}
+    assert [(v.code, v.location.field) for v in unmeasured([IMAGE], weights=short)] == [("INP005", "weights")]
+
+
+def test_a_shape_without_values_makes_no_room() -> None:
+    claims = {"data": [], "dtype": "int64", "shape": [10**12, 0]}
+    found = unmeasured([IMAGE], target_tokens=claims)
+    assert found.positions < 100
+    assert not found.valid
+
+
+def test_an_image_of_unknown_length_is_no_batch_yet() -> None:
     unknown = {**NO_SPANS, "model_input.chunks.1": {"type": "image", "format": "png", "data": "iVBORw0KGgo="}}
     report = run(case(unknown, loss="importance_sampling"))
     assert report.valid
@@ -790,7 +823,7 @@ def test_an_image_of_unknown_length_leaves_its_datum_unchecked() -> None:
         "1 datum with an image without expected_tokens"
         in {n.code: n.reason for n in report.not_checked}["INP005"]
     )
-    with pytest.raises(ValidationError, match="could not be judged"):
+    with pytest.raises(ValidationError, match=r"1 of 1 datums have an image of unknown length"):
         validate(
             list(case(unknown, loss="importance_sampling").datums),
             "importance_sampling",

@@ -21,7 +21,7 @@ from tinker.proto import tinker_public_pb2 as pb
 
 import provenance
 from provenance import LedgerError, MemoryLedger, Recorder, SchemaError, SqlLedger, ValidationError
-from provenance.integrations.tinker import guard, request_bytes, to_tinker
+from provenance.integrations.tinker import from_tinker, guard, request_bytes, to_tinker
 from provenance.sequences import ABSENT, microseconds
 
 # The SDK leaves its connections to the garbage collector, which comes during some test.
@@ -232,6 +232,76 @@ def test_a_ledger_that_cannot_be_renewed_is_an_error(
             pending.result()
 
 
+def test_whatever_a_ledger_raises_says_that_the_request_was_done(client: Any, sampler: Any) -> None:
+    class Offline(MemoryLedger):
+        def renew(self, *given: Any, **named: Any) -> None:
+            raise ConnectionError("down")
+
+    ledger = Offline()
+    datums, _ = rollout(sampler, ledger)
+    with pytest.raises(LedgerError, match=r"the server did the training request, but .* down"):
+        guarded(client, ledger).forward_backward(datums, LOSS).result()
+
+
+def test_what_the_sdk_cannot_send_is_refused_before_it_counts_the_request(
+    server: Server, client: Any, sampler: Any
+) -> None:
+    ledger = MemoryLedger()
+    datums, _ = rollout(sampler, ledger)
+    training = guarded(client, ledger)
+    with pytest.raises(SchemaError, match=r"is no datum, expected a tinker\.Datum or a provenance\.Datum"):
+        training.forward_backward([*datums, from_tinker(datums[0]).model_dump(mode="json")], LOSS)
+    training.forward_backward(datums, LOSS).result(timeout=60)
+    assert len(server.trained) == 1
+
+
+def test_images_of_unknown_length_pass_where_there_are_no_spans(server: Server, client: Any) -> None:
+    image = types.ImageChunk(data=b"\x89PNG", format="png")
+    prompt = types.ModelInput(chunks=[types.EncodedTextChunk(tokens=[1]), image])
+    inputs = {"target_tokens": [0, 0, 3], "weights": [0.0, 0.0, 1.0]}
+    datum = tinker.Datum(model_input=prompt, loss_fn_inputs=inputs)
+    guarded(client, MemoryLedger()).forward_backward([datum], "cross_entropy").result()
+    datum.loss_fn_inputs["weights"].to_numpy()[2] = np.nan
+    with pytest.raises(ValidationError, match=r"weights\[2\]: VAL001"):
+        guarded(client, MemoryLedger()).forward_backward([datum], "cross_entropy")
+
+
+def test_a_function_of_ones_own_is_not_guarded(client: Any, sampler: Any) -> None:
+    ledger = MemoryLedger()
+    datums, _ = rollout(sampler, ledger)
+    seen = []
+
+    class Older(type(client)):  # type: ignore[misc]  # a class that is known at run time
+        def forward_backward_custom(self, data: Any, loss_fn: Any) -> Any:
+            seen.append(type(self))
+            return self.forward_backward(data, "cross_entropy")  # as SDK 0.27 does, with a surrogate
+
+    older = object.__new__(Older)
+    older.__dict__ = client.__dict__
+    training = guarded(older, ledger)
+    training.forward_backward_custom(datums, lambda *_: None).result()
+    assert seen == [Older]
+    with pytest.raises(ValidationError):  # a loss by name is a request like others
+        training.forward_backward_custom(datums, "handle")
+
+
+def test_subclasses_of_spans_and_datums_are_what_they_are(client: Any, sampler: Any) -> None:
+    class Span(types.SampledProvenanceSpan):
+        pass
+
+    class Ours(provenance.Datum, frozen=True):
+        pass
+
+    ledger = MemoryLedger()
+    datums, _ = rollout(sampler, ledger, 2)
+    last = datums[0].loss_fn_input_spans[-1]
+    spans = [*datums[0].loss_fn_input_spans[:-1], Span(**vars(last))]
+    ours = Ours.model_validate(from_tinker(datums[1]).model_dump())
+    assert to_tinker(ours).loss_fn_input_spans == datums[1].loss_fn_input_spans
+    both = [replace(datums[0], loss_fn_input_spans=spans), ours]
+    guarded(client, ledger).forward_backward(both, LOSS).result()
+
+
 def test_what_the_sdk_converts_is_caught(server: Server, client: Any, sampler: Any) -> None:
     ledger = MemoryLedger()
     (datum,), (name,) = rollout(sampler, ledger, 1)
@@ -262,8 +332,6 @@ def test_what_the_sdk_converts_is_caught(server: Server, client: Any, sampler: A
 
 
 def test_datums_of_ours_are_sent_as_the_sdks(server: Server, client: Any, sampler: Any) -> None:
-    from provenance.integrations.tinker import from_tinker
-
     ledger = MemoryLedger()
     datums, _ = rollout(sampler, ledger)
     training = guarded(client, ledger)

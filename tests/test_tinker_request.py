@@ -201,6 +201,34 @@ def test_a_batch_that_is_not_plain_is_read_datum_by_datum(tensor: Any) -> None:
     assert len(columns_of([datum])) == 1
 
 
+class _Annotated(types.EncodedTextChunk):
+    note: str = "mine"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"loss_fn_input_spans": [types.SampledProvenanceSpan(sequence_id=b"a", length=1)]}, "SPN005"),  # type: ignore[arg-type]
+        ({"model_input": types.ModelInput(chunks=[_Annotated(tokens=[1])])}, "FMT004"),
+        ({"loss_fn_inputs": {b"x": types.TensorData(data=[1.0], dtype="float32", shape=[1])}}, "FMT004"),
+    ],
+    ids=["bytes as id", "another chunk", "bytes as name"],
+)
+def test_the_quick_readings_take_nothing_that_the_exact_one_refuses(change: Any, code: str) -> None:
+    datum = types.Datum(model_input=types.ModelInput.from_ints([1]))
+    datum.loss_fn_inputs["target_tokens"] = types.TensorData(data=[1], dtype="int64", shape=[1])
+    for name, value in change.items():
+        object.__setattr__(datum, name, value)
+    assert plain_columns([datum]) is None
+    assert code in provenance.check([datum], "cross_entropy").codes()
+
+
+def test_shapes_of_many_dimensions_are_refused_at_once() -> None:
+    tensor = {"data": [1, 2], "dtype": "int64", "shape": [3] * 400_000}
+    datum = {"model_input": {"chunks": []}, "loss_fn_inputs": {"target_tokens": tensor}}
+    assert "INP004" in provenance.check([datum], "cross_entropy").codes()
+
+
 def test_a_request_that_is_cut_off_says_at_which_byte() -> None:
     blocks = [b"\x0a\x02ab" * 20, b"\x0a\x02ab" * 20, b"\x0a\x05a"]
     with pytest.raises(_protobuf.WireError, match="byte 160: cut off, 5 bytes expected and 1 there"):
@@ -315,6 +343,7 @@ def test_other_dtypes_are_reported_with_their_values(
         (b"\x0a\x01a\x0a\x01b", "model_id: there twice, expected once"),
         (b"\x42\x01a", "field 8, expected one of 1, 2, 3, 4, 5, 6, 7"),
         (b"\x08\x01", "model_id: wire type 0, expected 2"),
+        (b"\x2a\x02\x0a\x00" * 600_000, "more than 1048576 bytes beside the datums"),
     ],
 )
 def test_what_is_no_request(content: bytes, message: str, tmp_path: Path) -> None:
@@ -387,6 +416,18 @@ def test_the_command_line_takes_loss_session_and_options_of_the_request(tmp_path
     assert (other["contract"]["loss"], other["session"]) == (LOSS, "s1")
     assert other["counts"] == {}
     assert "30 rules checked" in run("inspect", path, "--row", "0").stdout
+    only_parameters, for_ppo = tmp_path / "parameters.toml", tmp_path / "ppo.toml"
+    only_parameters.write_text("[parameters]\nvocab_size = 1000\n", encoding="utf-8")
+    for_ppo.write_text('extends = "ppo"\n', encoding="utf-8")
+    for contract in (only_parameters, for_ppo):
+        done = run("check", path, "--config", str(contract), "--format", "json")
+        report = json.loads(done.stdout)
+        assert (report["contract"]["loss"], list(report["counts"])) == ("ppo", ["CFG001"])
+    lines = tmp_path / "datums.jsonl"
+    provenance.convert(path, lines)
+    done = run("check", path, str(lines))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give --loss and --session" in " ".join(done.stderr.split())
     second = tmp_path / "second.pb"
     write_request([example()], second, model_id="s9:train:2", seq_id=8, loss_fn="cispo")
     done = run("check", path, str(second))

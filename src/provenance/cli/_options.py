@@ -114,5 +114,5 @@ def contract_of(loss: str | None, config: str | None) -> Contract:
         return Contract.for_loss(loss or "stable_reinforce")
     contract = Contract.load(config, loss=loss or "stable_reinforce")
     if loss not in (None, contract.loss.name):
-        raise click.UsageError(f"--loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}")
+        raise click.UsageError(f"loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}")
     return contract

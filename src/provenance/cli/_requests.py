@@ -18,20 +18,33 @@ class Stated(NamedTuple):
     loss_config: Mapping[str, float | str] | None
 
 
-def stated_by(data: Sequence[str], given: Stated, *, config: str | None, max_line: int = 64 << 20) -> Stated:
+def stated_by(data: Sequence[str], given: Stated, *, max_line: int = 64 << 20) -> Stated:
     """The options as given, and where they were not, as the requests in ``data`` have them.
 
-    Files of datums state none of them, and a contract file states the loss.
+    Files of datums state none of them.
     """
+    from pathlib import Path
+
     from provenance.engine.sources import paths_of
+    from provenance.errors import ReadError
     from provenance.formats import is_request
 
     paths = paths_of(list(data)) or []
-    if not paths or not all(map(is_request, paths)):
+    requests = [path for path in paths if is_request(path)]
+    if not requests or (len(requests) < len(paths) and given.loss and given.session):
         return given
+    if len(requests) < len(paths):
+        other = next(path for path in paths if path not in requests)
+        raise click.UsageError(
+            f"{requests[0]} says its loss and session, and {other} does not: one at a time, or give --loss "
+            "and --session"
+        )
 
     from provenance.formats.tinker_request import read_head
 
+    for path in paths:
+        if Path(path).exists() and not Path(path).is_file():
+            raise ReadError(path, "a request is read twice: save it to a file first")
     heads = [read_head(path, max_record=max_line) for path in paths]
     first = heads[0]
     for path, head in zip(paths, heads, strict=True):
@@ -43,9 +56,9 @@ def stated_by(data: Sequence[str], given: Stated, *, config: str | None, max_lin
             raise click.UsageError(
                 f"{path} and {paths[0]} are of different losses, configurations or sessions: one at a time"
             )
-    loss = first.loss_fn if given.loss is None and config is None else given.loss
+    loss = first.loss_fn if given.loss is None else given.loss
     options = given.loss_config
-    if options is None and loss in (None, first.loss_fn):  # those of another loss say nothing
+    if options is None and loss == first.loss_fn:  # those of another loss say nothing
         options = first.loss_fn_config
     return Stated(
         loss=loss, session=first.session if given.session is None else given.session, loss_config=options

@@ -144,7 +144,7 @@ def check(
     from provenance.reports.text import count, verdict
 
     given = Stated(loss, session, loss_configuration or None)
-    loss, session, stated_config = stated_by(data, given, config=config, max_line=max_line)
+    loss, session, stated_config = stated_by(data, given, max_line=max_line)
     contract = _contract(
         loss,
         config,

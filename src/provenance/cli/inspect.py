@@ -79,7 +79,7 @@ def inspect(
     paths = paths_of(data) or []
     if len(paths) > 1:
         raise ReadError(data, f"{len(paths)} files match this pattern, give one of them")
-    loss, session, _ = stated_by([data], Stated(loss, session, None), config=config)
+    loss, session, _ = stated_by([data], Stated(loss, session, None))
     contract = contract_of(loss, config)
     with ProgressBar() if sys.stderr.isatty() and not quiet else nullcontext() as bar:
         found = find_datum(

@@ -40,10 +40,13 @@ def with_room(columns: Columns) -> Columns:
 
 
 def _rows(columns: Columns) -> Ints:
-    """(n,): rows of each datum's loss inputs, by its targets if it has them; 0 where none can be trusted."""
+    """(n,): rows of each datum's loss inputs, by its targets if it has them; 0 where none can be trusted.
+
+    Rows without values are none to go by: a shape of a few bytes can claim any number of them.
+    """
     rows = np.zeros(len(columns), np.int64)
     for name in sorted(columns.inputs, key=lambda name: name == TARGETS):  # targets come last, and stay
         tensor = columns.inputs[name]
-        usable = tensor.present & tensor.sound & (tensor.rank > 0)
+        usable = tensor.present & tensor.sound & (tensor.rank > 0) & (tensor.width > 0)
         rows[usable] = tensor.rows[usable]
     return rows

@@ -62,7 +62,9 @@ class Run:
         self.now = moment_of(now)
         self.datums = self.positions = self.bad_datums = 0
         self.unjudged = 0
-        """Datums without an error that no rule about content looked at, or whose length is a guess."""
+        """Readable datums that no rule about content looked at though no error was reported for them."""
+        self.unmeasured = 0
+        """Datums that passed the gates with an image of unknown length."""
         self._plan = plan_of(self.contract, ledger=ledger is not None, session=session is not None)
         self._ledger = ledger
         self._config = dict(loss_config or {})
@@ -73,7 +75,6 @@ class Run:
         self._checked: Counter[str] = Counter()
         self._softened: Counter[str] = Counter()
         self._ambiguous = 0
-        self._unmeasured = 0
         self._failed_files = False
         """A file's columns are none of a datum: how many it holds is not known."""
         self._satisfied: dict[tuple[str, str], bool] = {}
@@ -204,14 +205,14 @@ class Run:
         self.datums += len(columns)
         self.positions += columns.positions
         measured = judged.passed.measured
-        self._unmeasured += len(measured) - int(np.count_nonzero(measured))
+        self.unmeasured += len(measured) - int(np.count_nonzero(measured))
         if judged.passed.sequences is not None:
             self._ambiguous += int(judged.passed.sequences.ambiguous.sum())
         for code in ("FMT001", "FMT002", "FMT003", "FMT004"):
             self._checked[code] += len(columns)
-        known = judged.passed.columns.row[measured]
-        if len(known) < len(columns):
-            self.unjudged += len(columns) - len(distinct(np.concatenate([known, *bad])))
+        passed = judged.passed.columns.row
+        if len(passed) < len(columns):
+            self.unjudged += len(columns) - len(distinct(np.concatenate([passed, *bad])))
 
     def _not_looked_at(self) -> Iterator[NotChecked]:
         for code, count in sorted(self._softened.items()):
@@ -221,8 +222,8 @@ class Run:
             )
         if self._ambiguous and self.session is None:
             yield NotChecked("SEQ002", "ids that several sessions have: give the training session")
-        if self._unmeasured:
-            datums = f"{self._unmeasured} datum{'s' * (self._unmeasured != 1)}"
+        if self.unmeasured:
+            datums = f"{self.unmeasured} datum{'s' * (self.unmeasured != 1)}"
             yield NotChecked(
                 "INP005",
                 f"{datums} with an image without expected_tokens, taken to be as long as targets leave room",

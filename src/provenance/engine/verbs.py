@@ -158,9 +158,15 @@ def validate(
         ValidationError: an error was found, or a datum could not be judged; ``report`` says which and where.
         ContractError: the contract has rules about the ledger or the session, and none was given.
     """
-    run, _, passed = accepted(
+    run, report, passed = accepted(
         data, contract, ledger=ledger, session=session, now=now, loss_config=loss_config
     )
+    if run.unmeasured:
+        raise ValidationError(
+            f"{run.unmeasured} of {report.datums} datums have an image of unknown length, and cannot be "
+            "packed: set its expected_tokens",
+            report,
+        )
     return pack(passed, run.contract, session, run.now)
 
 
@@ -191,8 +197,11 @@ def accepted(
     report = run.report(kept)
     if not report.valid:
         first = next(v for v in report.violations if v.severity == "error")
+        broken = f"{report.bad_datums} of {report.datums} datums break"
+        if not report.bad_datums:
+            broken = "the ledger, the options or the dataset as a whole break"
         raise ValidationError(
-            f"{report.bad_datums} of {report.datums} datums break the {run.contract.loss.name} contract "
+            f"{broken} the {run.contract.loss.name} contract "
             f"({report.errors} error{'s' * (report.errors != 1)}); the first is {first}",
             report,
         )

@@ -20,8 +20,9 @@ from provenance.formats._datums import SPAN_KINDS
 from provenance.formats._io import Line
 from provenance.formats._numbers import INT64_MAX, INT64_MIN, pack
 from provenance.formats._problem import RecordError, is_unicode
-from provenance.formats._sequences import INT32_MAX, INT32_MIN, MAX_REAL, microseconds
+from provenance.formats._sequences import INT32_MAX, INT32_MIN, microseconds
 from provenance.formats._tensors import dense_shape
+from provenance.models.sequence import MAX_REAL
 from provenance.sequences import ABSENT, Record
 
 _Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]

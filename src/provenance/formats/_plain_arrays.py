@@ -48,7 +48,7 @@ def _row(fields: _Fields) -> Row:
 
 def _ids(chunk: _Fields) -> bytes:
     """Ids as int64."""
-    if chunk["type"] != "encoded_text":
+    if chunk["type"] != "encoded_text" or len(chunk) != 2:
         raise _NotPlain
     tokens = chunk["tokens"]
     if isinstance(tokens, np.ndarray):
@@ -61,7 +61,7 @@ def _ids(chunk: _Fields) -> bytes:
 def _tensor(name: str, tensor: _Fields) -> RowTensor:
     values, shape = tensor["data"], tensor["shape"]
     sparse = tensor.get("sparse_crow_indices") is not None or tensor.get("sparse_col_indices") is not None
-    if sparse or not name or not is_unicode(name) or values.ndim != 1:
+    if sparse or not name or type(name) is not str or not is_unicode(name) or values.ndim != 1:
         raise _NotPlain
     if values.dtype != (np.int64 if name == TARGETS else np.float32):
         raise _NotPlain
@@ -79,7 +79,7 @@ def _spans(spans: Any) -> list[RowSpan] | None:
 
 def _span(span: _Fields) -> RowSpan:
     name, start, length = span["sequence_id"], span["offset"], span["length"]
-    if type(start) is not int or type(length) is not int or not is_unicode(name):
+    if type(start) is not int or type(length) is not int or type(name) is not str or not is_unicode(name):
         raise _NotPlain
     if not INT64_MIN <= start <= INT64_MAX or not INT64_MIN <= length <= INT64_MAX:
         raise _NotPlain

@@ -55,7 +55,7 @@ def tensor_fields(tensor: Any) -> Any:
 
 def span_fields(span: Any) -> Any:
     """An SDK span in the shape of JSON; what is none, as it is."""
-    kind = _SPANS.get(type(span).__name__)
+    kind = next((_SPANS[base.__name__] for base in type(span).__mro__ if base.__name__ in _SPANS), None)
     return span if kind is None else {"type": kind, **vars(span)}
 
 

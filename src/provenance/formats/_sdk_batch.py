@@ -47,17 +47,17 @@ def plain_columns(datums: Sequence[Any]) -> Columns | None:
 def _columns(datums: Sequence[Any]) -> Columns:
     n = len(datums)
     chunks = [datum.model_input.chunks for datum in datums]
-    texts = [chunk.tokens for chunk in chain.from_iterable(chunks)]
+    texts = [_tokens(chunk) for chunk in chain.from_iterable(chunks)]
     lengths, of_datum = _lengths(texts), offsets_of(_lengths(chunks))
     names = list(datums[0].loss_fn_inputs)
-    if not all(map(is_unicode, names)) or not all(names):
+    if not all(map(_is_text, names)) or not all(names):
         raise ValueError(names)
     if any(len(datum.loss_fn_inputs) != len(names) for datum in datums):
         raise KeyError(names)
     ids: dict[str, int] = {}
     input_spans = _spans([datum.model_input_spans for datum in datums], ids)
     target_spans = _spans([datum.loss_fn_input_spans for datum in datums], ids)
-    if not all(map(is_unicode, ids)):
+    if not all(map(_is_text, ids)):
         raise ValueError(ids)
     return Columns(
         offsets=offsets_of(lengths)[of_datum],
@@ -72,6 +72,17 @@ def _columns(datums: Sequence[Any]) -> Columns:
         readable=np.ones(n, np.bool_),
         row=np.arange(n),
     )
+
+
+def _is_text(name: object) -> bool:
+    return type(name) is str and is_unicode(name)
+
+
+def _tokens(chunk: Any) -> Any:
+    # A subclass may have fields of its own, or other tokens.
+    if type(chunk).__name__ != "EncodedTextChunk" or chunk.type != "encoded_text":
+        raise ValueError(chunk)
+    return chunk.tokens
 
 
 def _lengths(lists: Sequence[Sequence[Any]]) -> Ints:

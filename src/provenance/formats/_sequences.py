@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from provenance import sequences
 from provenance.formats._numbers import INT64_MAX, INT64_MIN, as_float32, as_int64, numbers_of
 from provenance.formats._problem import RecordError, join, object_of, refuse_unknown, required, shown, text_of
-from provenance.models.sequence import as_moment
+from provenance.models.sequence import MAX_REAL, as_moment
 from provenance.sequences import ABSENT, Record
 
 FIELDS: Final = (
@@ -32,8 +32,6 @@ FIELDS: Final = (
     "top_k",
     "seed",
 )
-#: What a temperature may be at most, and a logprob: float32 holds a little more.
-MAX_REAL: Final = 3e38
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
 

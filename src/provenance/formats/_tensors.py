@@ -25,6 +25,9 @@ from provenance.formats._problem import RecordError, join, object_of, refuse_unk
 _FIELDS: Final = ("data", "dtype", "shape", "sparse_crow_indices", "sparse_col_indices")
 DTYPES: Final[Mapping[str, int]] = {"int64": INT64, "float32": FLOAT32}
 
+#: No tensor has more; the product of thousands would take hours.
+_MOST_DIMENSIONS: Final = 8
+
 
 def tensor_of(name: str, value: object, path: str) -> RowTensor | None:
     """Read a loss input; None where it is null, or its data are: a missing input.
@@ -70,6 +73,8 @@ def dense_shape(
     """
     if nesting is None:
         return 2, 0, 1, False
+    if shape is not None and len(shape) > _MOST_DIMENSIONS:
+        return len(shape), _clamp(shape[0]), 1, False
     if shape is None:
         return _extent(nesting)
     rank, rows, width, sound = _extent(shape)

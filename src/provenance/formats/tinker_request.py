@@ -26,6 +26,8 @@ _WireField = tuple[int, int, "int | memoryview"]
 #: Positions of a batch, about, and rows at most.
 BATCH_POSITIONS: Final = 1 << 18
 BATCH_ROWS: Final = 1 << 12
+#: Of the model's id, the loss and its options: more is no request.
+_MOST_BESIDE: Final = 1 << 20
 
 _SPAN: Final = {
     1: Field("sequence_id", BYTES, wire.text),
@@ -179,16 +181,24 @@ def _datums(
     path: str, rest: list[_WireField], max_record: int, on_bytes: OnBytes | None
 ) -> Iterator[memoryview]:
     """The messages of the datums; fields beside them go to ``rest``."""
+    size = 0
     try:
         for number, kind, value in wire.stream(read_blocks(path, on_bytes), max_record):
             if number == _DATA and isinstance(value, memoryview) and kind == BYTES:
                 yield value
                 continue
-            rest.append((number, kind, value))
-            if number not in _HEAD:
-                wire.collect(rest, _HEAD)  # raises, before a long file is read to its end
+            size += 8 if isinstance(value, int) else len(value)
+            rest.append((number, kind, value if isinstance(value, int) else memoryview(bytes(value))))
+            if number not in _HEAD or size > _MOST_BESIDE:
+                _refuse(rest)  # before a long file is read to its end
     except WireError as error:
         raise _unreadable(path, error) from None
+
+
+def _refuse(fields: list[_WireField]) -> None:
+    """Say what is wrong with fields that are no head, or too long for one."""
+    wire.collect(fields, _HEAD)
+    raise WireError("", f"more than {_MOST_BESIDE} bytes beside the datums")
 
 
 def _unreadable(path: str, error: WireError) -> ReadError:

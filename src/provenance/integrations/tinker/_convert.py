@@ -47,9 +47,10 @@ def to_tinker(ours: Any) -> Any:
     Raises:
         SchemaError: the installed SDK refuses it (before 0.35 a span of length 0), or it is nothing of ours.
     """
-    if type(ours) not in _TO:
+    known = next((base for base in type(ours).__mro__ if base in _TO), None)
+    if known is None:
         raise SchemaError(f"{shorten(ours)} has no counterpart in the SDK, expected a model of provenance")
-    kind, fields_to = _TO[type(ours)]
+    kind, fields_to = _TO[known]
     fields = fields_to(ours)
     try:
         return kind(**fields)
@@ -88,9 +89,10 @@ def from_tinker(theirs: Any, **known: Any) -> Any:
     Raises:
         SchemaError: naming field, value and rule; a NaN may be a None that the SDK was given.
     """
-    if type(theirs) not in _FROM:
+    base = next((base for base in type(theirs).__mro__ if base in _FROM), None)
+    if base is None:
         raise SchemaError(f"{shorten(theirs)} has no counterpart here, expected one of the SDK's types")
-    model, fields_from = _FROM[type(theirs)]
+    model, fields_from = _FROM[base]
     return model.model_validate(known | fields_from(theirs))
 
 

@@ -14,13 +14,14 @@ from provenance.engine.verbs import accepted
 from provenance.errors import ContractError, LedgerError, SchemaError
 from provenance.formats import columns_of
 from provenance.integrations.tinker._convert import to_tinker
+from provenance.integrations.tinker._version import types
 from provenance.ledger import Ledger
 from provenance.models import Datum
+from provenance.models._base import shorten
 from provenance.report import Report
 
 if TYPE_CHECKING:
     import tinker
-    from tinker import types
 
 __all__ = ["guard"]
 
@@ -79,10 +80,11 @@ def guard(
         raise LedgerError(f"{ledger!r} is no ledger: give a MemoryLedger, or SqlLedger(PATH)")
     rules = _Guard(ledger, _session_of(training_client, session), contract, on_report, clock)
     name = f"Guarded{kind.__name__}"
-    guarded: Any = object.__new__(type(name, (_Guarded, kind), {"__slots__": ("_guard",)}))
+    members = {"__slots__": ("_guard", "_unguarded"), "__module__": kind.__module__}
+    guarded: Any = object.__new__(type(name, (_Guarded, kind), members))
     # One state: requests are numbered by counters in it, whichever of the two objects makes them.
     guarded.__dict__ = training_client.__dict__
-    guarded._guard = rules
+    guarded._guard, guarded._unguarded = rules, training_client
     client: Client = guarded
     return client
 
@@ -92,6 +94,7 @@ class _Guarded:
 
     __slots__ = ()
     _guard: _Guard
+    _unguarded: Any
     holder: Any
 
     def forward_backward(
@@ -101,13 +104,31 @@ class _Guarded:
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Any:
         """Validate the batch, then compute and accumulate gradients; see `guard`."""
-        datums = [to_tinker(datum) if isinstance(datum, Datum) else datum for datum in data]
+        datums = [to_tinker(datum) if isinstance(datum, Datum) else _of_the_sdk(datum) for datum in data]
         at = self._guard.clock()
         used = self._guard.admit(datums, loss_fn, loss_fn_config, at)
         pending = super().forward_backward(datums, loss_fn, loss_fn_config)  # type: ignore[misc]
         if not used:
             return pending
         return self.holder.run_coroutine_threadsafe(self._guard.renewed(pending, used, at))
+
+    def forward_backward_custom(self, data: Any, loss_fn: Any, **options: Any) -> Any:
+        """As the client's own; a loss by name is a request like others, and is validated."""
+        # Some versions of the SDK send their surrogate of a function through forward_backward.
+        client: Any = self._unguarded if callable(loss_fn) else super()
+        return client.forward_backward_custom(data, loss_fn, **options)
+
+    async def forward_backward_custom_async(self, data: Any, loss_fn: Any, **options: Any) -> Any:
+        """As the client's own, see `forward_backward_custom`."""
+        client: Any = self._unguarded if callable(loss_fn) else super()
+        return await client.forward_backward_custom_async(data, loss_fn, **options)
+
+
+def _of_the_sdk(datum: Any) -> Any:
+    """Refuse what the SDK cannot send: it would fail after it has numbered the request, and wait for it."""
+    if not isinstance(datum, types.Datum):
+        raise SchemaError(f"{shorten(datum)} is no datum, expected a tinker.Datum or a provenance.Datum")
+    return datum
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +180,7 @@ class _Guard:
             table = self.ledger.lookup(used, self.session)
             ours = table.known & (table.session_id == self.session)
             self.ledger.renew([used[i] for i in ours.nonzero()[0]], self.session, at)
-        except LedgerError as error:
+        except Exception as error:  # a ledger of one's own may raise anything; it must not look as if unsent
             raise LedgerError(
                 f"the server did the training request, but the ledger does not know: {error}"
             ) from error
