@@ -61,8 +61,9 @@ def arguments(folder: Path, *more: str) -> list[str]:
     return ["build", str(folder / "rollouts.jsonl"), *targets, *more]
 
 
-def test_where_nothing_can_be_used_nothing_is_written(tmp_path: Path) -> None:
-    write(tmp_path / "rollouts.jsonl", rollout("a", reward=None))
+@pytest.mark.parametrize("bad", [rollout("a", reward=None), rollout("a", turns=[])])
+def test_where_nothing_can_be_used_nothing_is_written(bad: dict[str, object], tmp_path: Path) -> None:
+    write(tmp_path / "rollouts.jsonl", bad)
     done = call(*arguments(tmp_path, "--from", "turns"))
     assert done.returncode == 1
     assert done.stdout.endswith("nothing could be used, nothing was written: 1 not used\n")

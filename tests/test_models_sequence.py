@@ -155,6 +155,10 @@ NO_OFFSET = "has no offset from UTC, and a local time does not say when it was (
             "policy_version: 1.5 is neither a string nor an integer (FMT004 wrong-type)",
         ),
         ({"temperature": float("nan")}, "temperature: nan should be a finite number (FMT004 wrong-type)"),
+        (
+            {"top_p": -1e39},
+            "top_p: -1e+39 is out of range, expected a number from -3e38 to 3e38 (FMT004 wrong-type)",
+        ),
         ({"temperature": "1"}, "temperature: '1' should be a valid number (FMT004 wrong-type)"),
         ({"top_k": 1.0}, "top_k: 1.0 should be a valid integer (FMT004 wrong-type)"),
         ({"top_k": 2**31}, "top_k: 2147483648 should be less than 2147483648 (FMT004 wrong-type)"),

@@ -24,6 +24,7 @@ NOW = "2026-01-02T12:00:00Z"
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "importing.md"
 
 Record = dict[str, Any]
+POINTER = {"type": "image_asset_pointer", "location": "a", "format": "png", "expected_tokens": 1}
 
 
 def turn(name: str, prompt: Sequence[int] = (1, 2), tokens: Sequence[int] = (3, 4), **changes: Any) -> Record:
@@ -109,11 +110,13 @@ def test_a_number_is_the_baseline_of_all(tmp_path: Path) -> None:
     assert built.groups == 0
 
 
-def test_advantages_of_the_rollout_are_kept_and_count_in_no_group(tmp_path: Path) -> None:
-    build(
+def test_advantages_of_the_rollout_are_kept_and_its_reward_counts_in_its_group(tmp_path: Path) -> None:
+    built = build(
         tmp_path,
-        {"turns": [turn("a")], "advantage": 3.0, "reward": 100.0, "group_id": "g"},
+        {"turns": [turn("a")], "advantage": 3.0, "reward": 5.0, "group_id": "g"},
         {"turns": [turn("b", advantage=[1.0, 2.0])]},
+        {"turns": [turn("f")], "advantage": 4.0, "reward": 9.0, "group_id": "nobody else's"},
+        {"turns": [turn("h")], "advantage": 6.0, "group_id": "g"},
         {
             "turns": [turn("c", advantage=7.0), turn("d", [1, 2, 3, 4, 5], [6, 7])],
             "reward": 1.0,
@@ -121,7 +124,50 @@ def test_advantages_of_the_rollout_are_kept_and_count_in_no_group(tmp_path: Path
         },
         rollout("e", reward=0.0),
     )
-    assert advantages(tmp_path) == [[3.0, 3.0], [1.0, 2.0], [7.0, 7.0, 0.5, 0.5], [-0.5, -0.5]]
+    own = [[3.0, 3.0], [1.0, 2.0], [4.0, 4.0], [6.0, 6.0]]
+    assert advantages(tmp_path) == [*own, [7.0, 7.0, -1.0, -1.0], [-2.0, -2.0]]
+    assert (built.groups, built.equal_groups) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [turn("x"), turn("y", session_id="t")],
+        [turn("x"), turn("x")],
+        [turn("x", [1, -1]) | {"prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}, POINTER]}}],
+    ],
+)
+def test_what_cannot_be_built_counts_nowhere(bad: list[Record], tmp_path: Path) -> None:
+    build(tmp_path, rollout("a"), rollout("b", reward=0.0), rollout("x", turns=bad, reward=-30.0))
+    assert advantages(tmp_path) == [[0.5, 0.5], [-0.5, -0.5]]
+    assert [sequence["sequence_id"] for sequence in lines(tmp_path / "sequences.jsonl")] == ["a", "b"]
+
+
+def test_what_sampled_nothing_counts_in_its_group(tmp_path: Path) -> None:
+    silent = rollout("x", turns=[turn("x", tokens=[])], reward=-3.0)
+    built = build(tmp_path, rollout("a"), silent, rollout("y", turns=[], reward=-1.0))
+    assert advantages(tmp_path) == [[2.0, 2.0]]
+    assert built.unusable == {"nothing to train on": 1, "no turn": 1}
+
+
+def test_a_turn_that_sampled_nothing_needs_no_advantage(tmp_path: Path) -> None:
+    last = turn("y", [1, 2, 3, 4, 5], [])
+    built = build(tmp_path, {"turns": [turn("x", advantage=7.0), last]}, {"turns": [last], "reward": 1.0})
+    assert advantages(tmp_path) == [[7.0, 7.0]]
+    assert built.unusable == {"nothing to train on": 1, "repeat": 1}
+
+
+def test_a_group_that_float32_cannot_hold_does_not_stop_others(tmp_path: Path) -> None:
+    far = [rollout(f"x{i}", reward=reward, group_id="h") for i, reward in enumerate([3e38, -3e38, -3e38])]
+    built = build(tmp_path, *far, rollout("a"), rollout("b", reward=0.0))
+    assert built.unusable == {"cannot be built": 3}
+    assert (built.rollouts, built.groups, built.equal_groups) == (2, 1, 0)
+    assert [fault.line for fault in built.examples] == [1, 2, 3]
+    assert "reward: 3e+38, and the rewards of its group are further from" in str(built.examples[0])
+    assert advantages(tmp_path) == [[0.5, 0.5], [-0.5, -0.5]]
+    built = build(tmp_path, *far, rollout("a"), baseline=-3e38)
+    assert built.unusable == {"cannot be built": 1}
+    assert (built.rollouts, built.sequences) == (3, 3)
 
 
 # --- what is not used
@@ -142,6 +188,13 @@ def test_advantages_of_the_rollout_are_kept_and_count_in_no_group(tmp_path: Path
             {"turns": [turn("x", logprobs=[0.0])]},
             "malformed",
             r"turns\[0\].sequence.logprobs: 1 values, expected 2",
+        ),
+        (rollout("x", turns=[]), "no turn", r"turns is \[\]"),
+        ({"turns": [], "group_id": "g"}, "no turn", r"turns is \[\]"),
+        (
+            {"turns": [turn("x", temperature=1e39)]},
+            "malformed",
+            r"turns\[0\].sequence.temperature: 1e\+39 is out of range, expected a number from -3e38 to 3e38",
         ),
         ({"turns": [{}]}, "malformed", r"turns\[0\].sequence: missing"),
         ({"turns": 5}, "malformed", "turns: 5"),
@@ -274,7 +327,7 @@ def test_a_ledger_records_a_repeat_and_refuses_other_content(tmp_path: Path) -> 
         build(tmp_path, rollout("a"), sequences=place)
     before = (tmp_path / "datums.jsonl").read_bytes()
     changed = rollout("a", turns=[turn("a", tokens=[3, 5])])
-    with pytest.raises(LedgerError, match="'a'"):
+    with pytest.raises(LedgerError, match=r"ledger\.db: sequence 'a' of session 's' is recorded already"):
         build(tmp_path, rollout("b"), changed, sequences=place)
     assert (tmp_path / "datums.jsonl").read_bytes() == before
     with provenance.SqlLedger(place) as ledger:

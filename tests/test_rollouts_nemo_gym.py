@@ -96,13 +96,28 @@ def test_lists_without_ids_are_reported_one_by_one(tmp_path: Path) -> None:
 
 @needs_files
 def test_placeholders_and_calls_without_ids_are_reported(tmp_path: Path) -> None:
-    built, *_ = build(RAW / "tau2_synth.example_rollouts.jsonl", tmp_path, max_examples=100)
+    # They have no time either, which does not matter.
+    source = RAW / "tau2_synth.example_rollouts.jsonl"
+    built, *_ = build(source, tmp_path, max_examples=100, sampled_at=None)
     assert built.unusable["placeholder token ids"] == 5
     first = {(fault.turn, fault.reason) for fault in built.examples if fault.line == 1}
     # The message in output[10] and the placeholder after it count as one call: nothing came between them.
     lost = {(f"output[{i}]", "no token ids") for i in (0, 2, 4, 6, 8)}
     assert first == {*lost, ("output[11]", "placeholder token ids")}
     assert not list(tmp_path.iterdir())
+
+
+@needs_files
+def test_a_last_call_that_lost_its_ids_is_reported(tmp_path: Path) -> None:
+    records = lines(RAW / "example_multi_turn_env.example_rollouts.jsonl")
+    for given in records:
+        output = given["response"]["output"]
+        output[-1] = {key: value for key, value in output[-1].items() if key not in FIRST or key in MESSAGE}
+    source = tmp_path / "rollouts.jsonl"
+    source.write_text("".join(json.dumps(given) + "\n" for given in records), encoding="utf-8")
+    built, datums, _ = build(source, tmp_path)
+    assert built.unusable == {"no token ids": len(records)}
+    assert len(datums) == len(records)
 
 
 # --- one record
@@ -132,6 +147,7 @@ def read(given: Record, **claims: Any) -> tuple[Trajectory | None, list[Unusable
 
 MESSAGE = {"type": "message", "role": "assistant", "content": []}
 TOOL_CALL = {"type": "function_call", "name": "f", "arguments": "{}"}
+OTHER_CALL = {"type": "custom_tool_call", "name": "f", "input": ""}
 TOOL_ANSWER = {"type": "function_call_output", "output": "1"}
 THOUGHT = {"type": "reasoning", "summary": []}
 USER = {"type": "message", "role": "user", "content": "go on"}
@@ -144,7 +160,12 @@ FIRST, SECOND = call([1, 2], [3]), call([1, 2, 3, 4], [5, 6])
         ([FIRST], [[3]], []),
         ([FIRST, SECOND], [[3], [5, 6]], []),
         ([THOUGHT, TOOL_CALL, TOOL_CALL | FIRST, TOOL_ANSWER, TOOL_ANSWER, SECOND], [[3], [5, 6]], []),
-        ([FIRST, TOOL_CALL, TOOL_ANSWER, SECOND], [[3], [5, 6]], []),
+        ([FIRST, TOOL_CALL, OTHER_CALL, TOOL_ANSWER, SECOND], [[3], [5, 6]], []),
+        ([FIRST, MESSAGE], [[3]], [("output[1]", "no token ids")]),
+        ([FIRST, THOUGHT, TOOL_CALL, TOOL_ANSWER], [[3]], [("output[1]", "no token ids")]),
+        ([FIRST, TOOL_ANSWER, TOOL_CALL], [[3]], [("output[2]", "no token ids")]),
+        ([FIRST, MESSAGE, SECOND], [[3], [5, 6]], []),
+        ([OTHER_CALL, TOOL_ANSWER], None, [("output[0]", "no token ids")]),
         ([THOUGHT, TOOL_CALL, TOOL_ANSWER, SECOND], [[5, 6]], [("output[0]", "no token ids")]),
         ([FIRST, USER, MESSAGE], [[3]], [("output[2]", "no token ids")]),
         ([MESSAGE, USER], None, [("output[0]", "no token ids")]),

@@ -53,7 +53,7 @@ def build_datums(trajectory: Trajectory) -> list[Datum]:
             twice (SEQ010); turns are of several sessions (SES001); a prompt holds an image by reference
             (TOK004).
     """
-    _refuse_unusable(trajectory)
+    refuse_unbuildable(trajectory)
     runs = [run for run in _runs(trajectory.turns) if any(map(_is_trained, run))]
     return [_datum(_without_images_at_the_end(run), trajectory.advantage) for run in runs]
 
@@ -136,8 +136,12 @@ def _is_trained(turn: Turn) -> bool:
     return turn.sequence.prompt_tokens.size > 0 and turn.sequence.tokens.size > 0
 
 
-def _refuse_unusable(trajectory: Trajectory) -> None:
-    """Refuse what no single turn shows to be wrong, and what only training refuses."""
+def refuse_unbuildable(trajectory: Trajectory) -> None:
+    """Refuse what no single turn shows to be wrong, and what only training refuses.
+
+    Raises:
+        SchemaError: as `build_datums`.
+    """
     seen: dict[str, int] = {}
     for i, turn in enumerate(trajectory.turns):
         sequence, path = turn.sequence, f"turns[{i}]"

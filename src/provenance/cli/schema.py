@@ -22,6 +22,13 @@ def _complete_types(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [name for name in TYPES if name.startswith(incomplete)]
 
 
+def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value in ("", "-"):
+        text = f"{value!r} is no folder; leave the option out to print"
+        raise click.BadParameter(text, ctx=ctx, param=param)
+    return value
+
+
 @click.command()
 @click.argument("type_", metavar="[TYPE]", required=False, shell_complete=_complete_types)
 @click.option(
@@ -35,6 +42,7 @@ def _complete_types(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.option(
     "--output",
     metavar="DIR",
+    callback=_folder,
     shell_complete=complete_files,
     help="Write files: that of TYPE, or all that there are.",
 )
@@ -112,12 +120,15 @@ def _arrow(type_: str | None, output: str | None) -> None:
 
 
 def _check(folder: str) -> int:
-    from provenance.json_schema import files
+    from provenance.json_schema import files, previous
+    from provenance.reports.text import escape
 
-    found = list(files.differences(files.generated(), folder))
-    sys.stdout.writelines(f"{line}\n" for line in found)
-    if files.breaking(folder):
+    outdated = list(files.outdated(files.generated(), folder))
+    stale = [f"{path}: not generated any more, remove it" for path in previous.stale(folder)]
+    found = [*outdated, *stale, *map(str, previous.since(folder))]
+    sys.stdout.writelines(f"{escape(line)}\n" for line in found)
+    if previous.breaking(folder):
         say("hint", "a breaking change needs a new MAJOR in src/provenance/json_schema/documents.py first")
-    if found:
+    if outdated:
         say("hint", f"run 'provenance schema --output {folder}' to bring the files up to date")
     return int(bool(found))

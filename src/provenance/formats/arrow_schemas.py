@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
 
 from provenance.columns import TARGETS
+from provenance.errors import ReadError
 from provenance.formats._arrow_encode import encoded
 from provenance.formats._arrow_layout import Layout
+from provenance.formats._io import failing
 from provenance.formats.arrow_write import SEQUENCES
 from provenance.loss_spec import LOSSES
 
@@ -50,3 +52,26 @@ def stream_of(schema: Any) -> bytes:
     pa.ipc.new_stream(sink, schema).close()
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def schema_in(path: str) -> Any:
+    """The schema that a file with an Arrow IPC stream starts with; raises `ReadError`."""
+    with failing(ReadError, path), pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+        return stream.schema
+
+
+def column_types(fields: Iterable[Any], path: str = "") -> dict[str, str]:
+    """Types of columns and of what is in them, by name: ``a[].b`` is in the structs of the list ``a``."""
+    found: dict[str, str] = {}
+    for field in fields:
+        found |= _types_in(path + field.name, field)
+    return found
+
+
+def _types_in(path: str, field: Any) -> dict[str, str]:
+    required = "" if field.nullable else " not null"
+    if pa.types.is_struct(field.type):
+        return {path: f"struct{required}"} | column_types(field.type, f"{path}.")
+    if pa.types.is_list(field.type):
+        return {path: f"list{required}"} | _types_in(f"{path}[]", field.type.value_field)
+    return {path: f"{field.type}{required}"}

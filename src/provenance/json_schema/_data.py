@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from provenance.formats._sequences import MAX_REAL
 from provenance.json_schema._nodes import (
     INT32_MAX,
     INT64_MAX,
@@ -20,6 +19,7 @@ from provenance.json_schema._nodes import (
     without,
 )
 from provenance.models import Datum, SampledSequence
+from provenance.models.sequence import MAX_REAL
 from provenance.models.trajectory import Trajectory
 
 #: First member of a union -> its name and what it is.

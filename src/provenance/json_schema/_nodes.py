@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 Schema: TypeAlias = dict[str, Any]
@@ -15,6 +15,9 @@ INT32_MAX: Final = 2**31 - 1
 _BY_NAME: Final = ("properties", "$defs")
 _ONE: Final = ("items", "additionalProperties", "propertyNames")
 UNIONS: Final = ("anyOf", "oneOf")
+#: Bounds of which the larger is the narrower, and of which the smaller is.
+LOWER: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+UPPER: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _ORDER: Final = (
     "$schema",
     "$id",
@@ -35,6 +38,30 @@ _ORDER: Final = (
     "items",
     *UNIONS,
 )
+#: What stands under keywords whose values are worked with.
+_FORMS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(_BY_NAME, dict),
+    **dict.fromkeys(_ONE, (dict, bool)),
+    **dict.fromkeys((*UNIONS, "enum", "required"), list),
+    **dict.fromkeys((*LOWER, *UPPER), (int, float)),
+    "type": (str, list),
+}
+#: Deeper than any schema of this package.
+_DEPTH: Final = 50
+
+
+def well_formed(node: Any, depth: int = _DEPTH) -> bool:
+    """Whether something that was read is a schema that the functions here can walk over."""
+    if not isinstance(node, dict) or depth == 0:
+        return False
+    if not all(isinstance(value, _FORMS.get(key, object)) for key, value in node.items()):
+        return False
+    names = [*node.get("required", ()), *(node["type"] if isinstance(node.get("type"), list) else ())]
+    inner = [each for key in _BY_NAME for each in node.get(key, {}).values()]
+    inner += [each for key in UNIONS for each in node.get(key, ())]
+    inner += [node[key] for key in _ONE if isinstance(node.get(key), dict)]
+    named = all(isinstance(name, str) for name in names)
+    return named and all(well_formed(each, depth - 1) for each in inner)
 
 
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:

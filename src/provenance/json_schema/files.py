@@ -10,17 +10,14 @@ from typing import Any, Final
 from provenance.errors import ReadError, WriteError
 from provenance.formats._io import failing, replacing
 from provenance.json_schema.catalogue import rule_catalogue
-from provenance.json_schema.changes import Change, changes
 from provenance.json_schema.conformance import vectors
-from provenance.json_schema.documents import MAJOR, TYPES, bundle, dumps, openapi, schema
+from provenance.json_schema.documents import TYPES, bundle, dumps, openapi, schema
+from provenance.json_schema.previous import breaking
 
-__all__ = ["ARROW_TYPES", "arrow_file", "breaking", "differences", "generated", "write"]
+__all__ = ["ARROW_TYPES", "arrow_file", "generated", "outdated", "write"]
 
 #: Types that have columns.
 ARROW_TYPES: Final = ("datum", "sequence")
-_BUNDLE: Final = "bundle.json"
-#: What of a folder of schemas is generated; a README beside it is nobody's business.
-_GENERATED: Final = ("*.json", "conformance/*.json", "arrow/*.arrows")
 
 
 def generated() -> dict[str, bytes]:
@@ -31,7 +28,7 @@ def generated() -> dict[str, bytes]:
     """
     texts = {f"{name}.json": dumps(schema(name)) for name in TYPES}
     texts |= {
-        _BUNDLE: dumps(bundle()),
+        "bundle.json": dumps(bundle()),
         "openapi.json": dumps(openapi()),
         "rules.json": dumps(rule_catalogue()),
     }
@@ -52,9 +49,10 @@ def write(files: Mapping[str, bytes], folder: str) -> None:
 
     Raises:
         WriteError: a file cannot be written; or the bundle in the folder is of the same major version, and
-            what would be written breaks what was valid by it.
+            the types of today break what was valid by it, whichever of them would be written.
+        ReadError: the bundle in the folder is of a newer major version, or none of these schemas.
     """
-    broken = [str(change) for change in breaking(folder)] if _BUNDLE in files else []
+    broken = [str(change) for change in breaking(folder)]
     if broken:
         more = f"; and {len(broken) - 1} more" if broken[1:] else ""
         raise WriteError(folder, f"{broken[0]}{more}; a breaking change needs a new MAJOR of {__package__}")
@@ -66,38 +64,16 @@ def write(files: Mapping[str, bytes], folder: str) -> None:
             Path(temporary).write_bytes(content)
 
 
-def differences(files: Mapping[str, bytes], folder: str) -> Iterator[str]:
-    """What in a folder is not as it would be written, one line each."""
-    root = Path(folder)
+def outdated(files: Mapping[str, bytes], folder: str) -> Iterator[str]:
+    """Which files of a folder are not as they would be written, one line each; raises `ReadError`."""
     for name, content in files.items():
-        path = root / name
-        if not path.is_file():
+        path = Path(folder, name)
+        with failing(ReadError, str(path)):
+            found = path.read_bytes() if path.is_file() else None
+        if found is None:
             yield f"{path}: missing"
-        elif path.read_bytes() != content:
+        elif found != content:
             yield f"{path}: not as generated"
-    there = {path.relative_to(root).as_posix() for pattern in _GENERATED for path in root.glob(pattern)}
-    yield from (f"{root / name}: not generated any more" for name in sorted(there - set(files)))
-    yield from map(str, _changes(folder))
-
-
-def breaking(folder: str) -> list[Change]:
-    """Breaking changes from the bundle in a folder to that of today, where both have one major version."""
-    return [change for change in _changes(folder) if change.breaking and _major(folder) == MAJOR]
-
-
-def _changes(folder: str) -> list[Change]:
-    return changes(_bundle(folder).get("$defs", {}), bundle()["$defs"]) if _bundle(folder) else []
-
-
-def _major(folder: str) -> int:
-    return int(str(_bundle(folder).get("$id", "::0:")).split(":")[-2])
-
-
-def _bundle(folder: str) -> dict[str, Any]:
-    path = Path(folder, _BUNDLE)
-    with failing(ReadError, str(path)):
-        found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-    return found
 
 
 def _lines(found: list[dict[str, Any]]) -> str:

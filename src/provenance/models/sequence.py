@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeAlias
 
-from pydantic import Field, PlainSerializer, PlainValidator, Strict, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
 
 from provenance import _rfc3339
 from provenance.models._arrays import LOGPROBS, PROMPT_TOKENS, TOKENS, ArrayLike, Floats, Tokens, Vector
 from provenance.models._base import Model, absent, refuse, shorten
 
 __all__ = ["SampledSequence"]
+
+#: What a temperature may be at most, and a logprob in a file: float32 holds a little more.
+MAX_REAL: Final = 3e38
 
 
 def as_moment(value: Any) -> datetime:
@@ -46,9 +57,15 @@ def _as_version(value: Any) -> str:
     raise refuse("FMT004", f"{shorten(value)} is neither a string nor an integer")
 
 
+def _as_real(value: float) -> float:
+    if not -MAX_REAL <= value <= MAX_REAL:
+        raise refuse("FMT004", f"{shorten(value)} is out of range, expected a number from -3e38 to 3e38")
+    return value
+
+
 _Id: TypeAlias = Annotated[str, Strict(), Field(min_length=1)]
 _Text: TypeAlias = Annotated[str, Strict()]
-_Real: TypeAlias = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+_Real: TypeAlias = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(_as_real)]
 _Int32: TypeAlias = Annotated[int, Strict(), Field(ge=-(2**31), lt=2**31)]
 _Int64: TypeAlias = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 _Moment: TypeAlias = Annotated[

@@ -6,8 +6,11 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from provenance.errors import LedgerError, WriteError
 from provenance.formats import is_arrow, jsonl, read_sequences
@@ -96,7 +99,8 @@ def _record(spool: str, place: str) -> None:
         for table, faults in read_sequences(spool):
             if faults:
                 raise LedgerError(f"{place}: {faults[0].field}: {faults[0].message}; nothing was recorded")
-            yield table
+            # A conflict is told by file and line, and nobody but us knows this file.
+            yield replace(table, file=np.full(table.file.size, None, np.object_))
 
     with open_whole(place) as ledger:
         ledger.record_tables(tables())

@@ -44,14 +44,23 @@ def read(record: Mapping[str, Any], claims: Claims) -> Iterator[Trajectory | Unu
     if medium:
         yield Unusable("prompt with media", f"{medium}, of which the file holds no chunk to train on")
         return
+    calls = list(_calls(output))
+    if not calls:
+        yield Unusable("no model call", "response.output has no item of a model")
+    sampled: dict[int, tuple[str, _Item]] = {}
+    for number, (place, item) in enumerate(calls):
+        fault = _fault(item)
+        if fault is not None:
+            yield replace(fault, turn=place)
+        elif item is not None:
+            sampled[number] = place, item
+    if not sampled:
+        return
     sampled_at = claims.sampled_at or _moment(response.get("created_at"))
     if sampled_at is None:
         detail = f"response.created_at is {shown(response.get('created_at'))}: say when (--sampled-at)"
         yield Unusable("no time of sampling", detail)
         return
-    calls = list(_calls(output))
-    if not calls:
-        yield Unusable("no model call", "response.output has no item of a model")
     name = _name(record, response, calls)
     constant = {
         "session_id": claims.session,
@@ -62,12 +71,13 @@ def read(record: Mapping[str, Any], claims: Claims) -> Iterator[Trajectory | Unu
         "top_p": _parameter("top_p", response, request),
     }
     turns = []
-    for number, (place, item) in enumerate(calls):
-        found = _turn(item, place, {**constant, "sequence_id": f"{name}:{number}"})
-        if isinstance(found, Unusable):
-            yield found
-        else:
-            turns.append(found)
+    for number, (place, item) in sampled.items():
+        lists = zip(("prompt_tokens", "tokens", "logprobs"), map(item.get, _IDS), strict=True)
+        fields = {**constant, "sequence_id": f"{name}:{number}", **dict(lists)}
+        try:
+            turns.append(Turn(sequence=SampledSequence.model_validate(fields)))
+        except SchemaError as error:
+            yield Unusable("malformed", str(error), place)
     if turns:
         group = _group(record, response)
         yield Trajectory(turns=turns, reward=record.get("reward"), group_id=group, trajectory_id=name)
@@ -92,7 +102,11 @@ def _calls(output: list[Any]) -> Iterator[_Call]:
 
 
 def _calls_among(items: list[Any], path: str) -> Iterator[_Call]:
-    """Yield each item with ids, and the first item of a stretch where the model spoke and none has any."""
+    """Yield each item with ids, and the first item of a stretch where the model spoke and none has any.
+
+    A stretch ends with the item that has ids, and where somebody else spoke. Tool calls right after ids
+    are of the same model call: hermes_agent puts ids on the message, and answers precede the next model call.
+    """
     lost: str | None = None
     carried = False
     for i, item in enumerate(items):
@@ -100,33 +114,29 @@ def _calls_among(items: list[Any], path: str) -> Iterator[_Call]:
         fields = object_of(item, f"response.{place}")
         if any(name in fields for name in _IDS):
             yield place, fields
-            carried = True
-        elif fields.get("type") in ("reasoning", "function_call") or fields.get("role") == "assistant":
+            lost, carried = None, True
+        elif _is_tool_call(fields) and carried:
+            continue
+        elif _is_tool_call(fields) or fields.get("type") == "reasoning" or fields.get("role") == "assistant":
             lost = lost or place
         else:
-            if lost and not carried:
+            if lost:
                 yield lost, None
             lost, carried = None, False
-    if lost and not carried:
+    if lost:
         yield lost, None
 
 
-def _turn(item: _Item | None, place: str, fields: Mapping[str, Any]) -> Turn | Unusable:
-    if item is None:
-        return Unusable("no token ids", "no item of this model call has any", place)
-    prompt, tokens, logprobs = (item.get(name) for name in _IDS)
-    fault = _fault(prompt, tokens, logprobs)
-    if fault is not None:
-        return replace(fault, turn=place)
-    lists: dict[str, Any] = {"prompt_tokens": prompt, "tokens": tokens, "logprobs": logprobs}
-    try:
-        return Turn(sequence=SampledSequence(**lists, **fields))
-    except SchemaError as error:
-        return Unusable("malformed", str(error), place)
+def _is_tool_call(item: _Item) -> bool:
+    kind = item.get("type")
+    return isinstance(kind, str) and kind.endswith("_call")
 
 
-def _fault(prompt: object, tokens: object, logprobs: object) -> Unusable | None:
+def _fault(item: _Item | None) -> Unusable | None:
     """Say why lists that are well-formed, or not there, hold nothing that was sampled."""
+    if item is None:
+        return Unusable("no token ids", "no item of this model call has any")
+    prompt, tokens, logprobs = map(item.get, _IDS)
     for name, ids in zip(_IDS, (prompt, tokens), strict=False):
         if ids is None:
             return Unusable("no token ids", f"{name} is missing")
