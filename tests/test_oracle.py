@@ -84,7 +84,7 @@ def test_generated(block: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_generated_at_length(block: int) -> None:
-    assert compare_generated(range(1000 + block * 42, 1000 + block * 42 + 42), 50) > 2500
+    assert compare_generated(range(1000 + block * 44, 1000 + block * 44 + 44), 50) > 2500
 
 
 def test_generated_datums_are_valid_and_mutations_reach_every_rule() -> None:

@@ -25,7 +25,7 @@ def judge_inputs(judge: Judge) -> None:
             judge.datum_level("INP007", name)
         judge.cells("VAL001", name, [at for at, value in enumerate(tensor.values) if not finite(value)])
     most = judge.parameters["max_tokens"]
-    if most is not None and datum.length is not None and datum.length > most:
+    if most is not None and datum.length > most:
         judge.datum_level("INP009", "model_input")
     mask = vector(datum, "sequence_ratio_mask") if loss == "gspo" else None
     if mask is not None and all(map(finite, mask)) and (any(v not in (0, 1) for v in mask) or 1 not in mask):
@@ -46,7 +46,7 @@ def judge_tokens(judge: Judge) -> None:
     targets = datum.inputs[TARGETS]
     wrong = [at for at, t in enumerate(targets.values) if t is not None and not token_fits(t, vocab_size)]
     judge.cells("TOK001", TARGETS, wrong)
-    if not targets.one_dimensional or datum.length is None:
+    if not targets.one_dimensional or not datum.measured:
         return
     signal = vector(datum, "weights" if judge.loss == "cross_entropy" else "advantages")
     not_shifted, not_next = [], []

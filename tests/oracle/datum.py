@@ -52,7 +52,9 @@ class Plain:
     row: int
     tokens: list[Any]
     """An id, None (null) or NO_TEXT for each position."""
-    length: int | None
+    length: int
+    measured: bool
+    """Every chunk says how many positions it takes; otherwise the length is what the loss inputs leave."""
     chunks: list[Json]
     inputs: dict[str, Tensor]
     spans: dict[str, list[Span]] | None

@@ -10,7 +10,8 @@ from oracle.generate import token
 from oracle.mutate_inputs import Mutation
 from oracle.world import SPAN_LISTS, Json, World
 
-JUNK: tuple[Any, ...] = (True, "1", [1], {}, {"a": 1})
+#: No list: readers take nested lists of numbers for (N, K) data.
+JUNK: tuple[Any, ...] = (True, "1", {}, {"a": 1})
 
 
 def text_chunk(rng: Random, datum: Json) -> Json | None:

@@ -40,22 +40,21 @@ def shape(datum: Any, row: int, loss: str) -> tuple[list[Fault], Plain | None]:
     wrong_rank = {n for n, t in taken.items() if not _rank_fits(t, loss)}
     faults += [("INP004", name, None, None) for name in wrong_rank]
 
-    length: int | None = 0
-    for i, chunk in enumerate(chunks):
-        text = chunk["type"] == "encoded_text"
-        held = len(chunk["tokens"]) if text else chunk.get("expected_tokens")
-        if held is None and has_spans:
-            faults.append(("TOK003", "model_input", i, None))
-        length = None if held is None or length is None else length + held
-    if length == 0:
+    held = [len(c["tokens"]) if c["type"] == "encoded_text" else c.get("expected_tokens") for c in chunks]
+    unknown = [i for i, positions in enumerate(held) if positions is None]
+    if has_spans:
+        faults += [("TOK003", "model_input", i, None) for i in unknown]
+    # Without spans, an image that does not say its length has what the loss inputs leave for it.
+    length = sum(positions or 0 for positions in held)
+    room = max(_rows(given) - length, 0) if unknown and not has_spans else 0
+    length += room
+    if length == 0 and not unknown:
         faults.append(("INP006", "model_input", None, None))
+    judged = not (unknown and has_spans)
     wrong_length = {
         name
         for name, tensor in taken.items()
-        if name not in wrong_rank
-        and length is not None
-        and _shape_of(tensor)
-        and _shape_of(tensor)[0] != length
+        if name not in wrong_rank and judged and _shape_of(tensor) and _shape_of(tensor)[0] != length
     }
     faults += [("INP005", name, None, None) for name in wrong_length]
 
@@ -75,7 +74,7 @@ def shape(datum: Any, row: int, loss: str) -> tuple[list[Fault], Plain | None]:
             spans[name] = _placed(datum[name])
             covered = sum(span.length for span in spans[name])
             if name == INPUT_SPANS:
-                if length is not None and not wrong_length and covered != length:
+                if judged and not wrong_length and covered != length:
                     faults.append(("SPN003", name, None, None))
             elif TARGETS in given and not wrong_rank and covered != _shape_of(given[TARGETS])[0]:
                 faults.append(("SPN004", name, None, None))
@@ -83,8 +82,15 @@ def shape(datum: Any, row: int, loss: str) -> tuple[list[Fault], Plain | None]:
         return faults, None
     plain = Plain(
         row=row,
-        tokens=[token for chunk in chunks for token in _positions(chunk)] if loss != "custom" else [],
+        tokens=[
+            token
+            for i, chunk in enumerate(chunks)
+            for token in _positions(chunk) + [NO_TEXT] * (room if [i] == unknown[:1] else 0)
+        ]
+        if loss != "custom"
+        else [],
         length=length,
+        measured=not unknown,
         chunks=chunks,
         inputs={name: _tensor(tensor) for name, tensor in given.items()},
         spans=spans,
@@ -116,6 +122,16 @@ def _fits_int64(value: float) -> bool:
 def _shape_of(tensor: Json) -> tuple[int, ...]:
     stated = tensor.get("shape")
     return (len(tensor["data"]),) if stated is None else tuple(stated)
+
+
+def _rows(given: dict[str, Json]) -> int:
+    """Rows of the targets, or of the last other input by name; those without values are none."""
+    rows = 0
+    for name in sorted(given, key=lambda name: (name == TARGETS, name)):
+        size = _shape_of(given[name])
+        if size and _rank_fits(given[name], "custom") and math.prod(size[1:]) > 0:
+            rows = size[0]
+    return rows
 
 
 def _rank_fits(tensor: Json, loss: str) -> bool:

@@ -149,12 +149,12 @@ def rows_of(batch: Batch, level: Level, field: str, elements: Ints) -> Ints:
 def _excluded(batch: Batch, rule: Rule, field: str, found: Mapping[str, list[Finding]]) -> Mask | None:
     """Elements that are not judged because a rule that this one is given does not hold; None for none.
 
-    A rule that was not judged itself does not hold either.
+    A rule that was not judged itself does not hold either; but gates are judged whatever else was not.
     """
     excluded: Mask | None = None
     for code in rule.given:
         for finding in _relevant(found.get(code, []), field):
-            for failing in (finding.failing, finding.skipped):
+            for failing in (finding.failing,) if rule.gate else (finding.failing, finding.skipped):
                 if len(failing):
                     more = _project(batch, replace(finding, failing=failing), rule.at, field)
                     excluded = more if excluded is None else excluded | more

@@ -45,7 +45,9 @@ def _rows(columns: Columns) -> Ints:
     Rows without values are none to go by: a shape of a few bytes can claim any number of them.
     """
     rows = np.zeros(len(columns), np.int64)
-    for name in sorted(columns.inputs, key=lambda name: name == TARGETS):  # targets come last, and stay
+    for name in sorted(
+        columns.inputs, key=lambda name: (name == TARGETS, name)
+    ):  # targets come last, and stay
         tensor = columns.inputs[name]
         usable = tensor.present & tensor.sound & (tensor.rank > 0) & (tensor.width > 0)
         rows[usable] = tensor.rows[usable]

@@ -26,7 +26,6 @@ from provenance.columns import (
     any_in_rows,
     offsets_of,
     ranges,
-    sums_of_rows,
 )
 from provenance.loss_spec import LossSpec
 from provenance.rules._claims import Claims
@@ -262,9 +261,8 @@ class Batch:
             after[:-1] = self.readable_tokens[1:]
         after[self.last_position] = False
         if not self.measured.all():
-            unknown = (self.columns.chunks.length == UNKNOWN_LENGTH).astype(np.int64)
-            # With two of them, nobody can say which text stands behind which target.
-            after &= np.repeat(sums_of_rows(unknown, self.columns.chunks.offsets) < 2, self.lengths)
+            # Where an image's length is a guess, so is which text stands behind which target.
+            after &= np.repeat(self.measured, self.lengths)
         return after
 
     @cached_property
