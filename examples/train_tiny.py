@@ -90,8 +90,9 @@ def main() -> None:
         ledger.renew(batch.sequence_ids, SESSION, datetime.now(UTC))
 
         if step % 20 == 0:
-            k3, reward = out.metrics["k3:mean"], sum(rewards) / len(rewards)
-            print(f"step {step:3}: reward {reward:.2f}, loss {out.loss.item():7.2f}, k3 {k3:.1e}")
+            # On policy the loss is 0 whatever is learnt: what shows is the reward, and how much it still varies.
+            reward, advantage = sum(rewards) / len(rewards), out.metrics["advantage_abs:mean"]
+            print(f"step {step:3}: reward {reward:.2f}, mean size of an advantage {advantage:.2f}")
 
 
 if __name__ == "__main__":
