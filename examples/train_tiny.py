@@ -90,7 +90,7 @@ def main() -> None:
         ledger.renew(batch.sequence_ids, SESSION, datetime.now(UTC))
 
         if step % 20 == 0:
-            # On policy the loss is 0 whatever is learnt: what shows is the reward, and how much it still varies.
+            # On policy the loss is 0 whatever is learnt: what shows is the reward, and how it still varies.
             reward, advantage = sum(rewards) / len(rewards), out.metrics["advantage_abs:mean"]
             print(f"step {step:3}: reward {reward:.2f}, mean size of an advantage {advantage:.2f}")
 
