@@ -76,8 +76,9 @@ def datums_reordered(dataset: Dataset, rng: random.Random) -> Place | None:
     """The datums are in another order."""
     rows = list(range(len(dataset.datums)))
     order = rng.sample(rows, len(rows))
-    if order == rows:
+    datums = [dataset.datums[row] for row in order]
+    lines = {new: dataset.lines[old] for new, old in enumerate(order) if old in dataset.lines}
+    if (datums, lines) == (dataset.datums, dataset.lines):  # the same order, or of equal datums
         return None
-    dataset.datums[:] = [dataset.datums[row] for row in order]
-    dataset.lines = {new: dataset.lines[old] for new, old in enumerate(order) if old in dataset.lines}
+    dataset.datums[:], dataset.lines = datums, lines
     return Place()
