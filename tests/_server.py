@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import tinker
 from tinker.proto import tinker_public_pb2 as pb
 
 SESSION = "session-1"
@@ -141,3 +146,17 @@ def running() -> Iterator[Server]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def service_of(server: Server) -> Iterator[tinker.ServiceClient]:
+    """A client of the server, for a fixture to yield from: whoever else keeps it lets it warn elsewhere."""
+    with (
+        mock.patch.dict(os.environ, TINKER_TELEMETRY="0"),
+        tinker.ServiceClient(base_url=server.url, api_key="tml-nobody") as service,
+    ):
+        yield service
+    with warnings.catch_warnings():
+        # The SDK leaves its connection to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        del service
+        gc.collect()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from _server import SESSION, Server, running
+from _server import SESSION, Server, running, service_of
 from tinker import types
 
 import provenance
@@ -48,15 +46,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def service(server: Server) -> Iterator[tinker.ServiceClient]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TINKER_TELEMETRY", "0")
-        with tinker.ServiceClient(base_url=server.url, api_key="tml-nobody") as service:
-            yield service
-    with warnings.catch_warnings():
-        # The SDK leaves its connection to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        del service
-        gc.collect()
+    yield from service_of(server)
 
 
 @pytest.fixture(scope="module")

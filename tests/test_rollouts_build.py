@@ -371,12 +371,12 @@ def test_a_rollout_that_trains_on_nothing_is_not_counted(tmp_path: Path) -> None
 def test_a_file_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def and_then_write(*arguments: Any) -> None:
-        write_sequences(*arguments)
+    def and_then_write(advantages: Any) -> None:
+        settle(advantages)
         write(tmp_path / "rollouts.jsonl", rollout("a"), rollout("b"))
 
-    write_sequences = _build.write_sequences
-    monkeypatch.setattr(_build, "write_sequences", and_then_write)
+    settle = _build.Advantages.settle  # between the two readings
+    monkeypatch.setattr(_build.Advantages, "settle", and_then_write)
     with pytest.raises(ReadError, match="changed while it was read: build again"):
         build(tmp_path, rollout("a"))
     with pytest.raises(ReadError, match="changed while it was read: build again"):

@@ -18,7 +18,7 @@ class Stated(NamedTuple):
     loss_config: Mapping[str, float | str] | None
 
 
-def stated_by(data: Sequence[str], given: Stated, *, max_line: int = 64 << 20) -> Stated:
+def stated_by(data: Sequence[str], given: Stated, *, max_line: int) -> Stated:
     """The options as given, and where they were not, as the requests in ``data`` have them.
 
     Files of datums state none of them.

@@ -72,6 +72,7 @@ def inspect(
     from provenance.cli._progress import ProgressBar
     from provenance.cli._requests import Stated, stated_by
     from provenance.engine.sources import paths_of
+    from provenance.formats import MAX_LINE
     from provenance.reports.find import find_datum
     from provenance.reports.strip import datum_to_text, line_to_text
     from provenance.reports.text import report_to_text
@@ -79,7 +80,7 @@ def inspect(
     paths = paths_of(data) or []
     if len(paths) > 1:
         raise ReadError(data, f"{len(paths)} files match this pattern, give one of them")
-    loss, session, _ = stated_by([data], Stated(loss, session, None))
+    loss, session, _ = stated_by([data], Stated(loss, session, None), max_line=MAX_LINE)
     contract = contract_of(loss, config)
     with ProgressBar() if sys.stderr.isatty() and not quiet else nullcontext() as bar:
         found = find_datum(

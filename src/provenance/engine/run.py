@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +20,11 @@ from provenance.engine.plan import plan_of
 from provenance.engine.sources import batches, ledger_of, size_of
 from provenance.engine.step import Step
 from provenance.errors import ContractError
-from provenance.formats import objects
+from provenance.formats import MAX_LINE, objects
 from provenance.ledger import Ledger
 from provenance.report import Count, NotChecked, Report, Severity, Violation
 from provenance.rules import History, registry
 from provenance.sequences import microseconds, rfc3339
-
-DEFAULT_MAX_LINE: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Run:
         now: datetime | str | None = None,
         loss_config: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
-        max_line: int = DEFAULT_MAX_LINE,
+        max_line: int = MAX_LINE,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.contract = Contract.of(contract)

@@ -10,10 +10,11 @@ from typing import Any
 from provenance.batch import ValidatedBatch
 from provenance.contract import Contract
 from provenance.engine.pack import pack
-from provenance.engine.run import DEFAULT_MAX_LINE, Progress, Run
+from provenance.engine.run import Progress, Run
 from provenance.engine.split import Split
 from provenance.engine.step import Step
 from provenance.errors import ContractError, ValidationError
+from provenance.formats import MAX_LINE
 from provenance.report import Report, Violation
 from provenance.rules import Batch, registry
 
@@ -28,7 +29,7 @@ def check(
     loss_config: Mapping[str, Any] | None = None,
     max_examples: int = 20,
     allow_empty: bool = False,
-    max_line: int = DEFAULT_MAX_LINE,
+    max_line: int = MAX_LINE,
     write_good: str | os.PathLike[str] | None = None,
     write_bad: str | os.PathLike[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -93,7 +94,7 @@ def iter_violations(
     now: datetime | str | None = None,
     loss_config: Mapping[str, Any] | None = None,
     allow_empty: bool = False,
-    max_line: int = DEFAULT_MAX_LINE,
+    max_line: int = MAX_LINE,
     write_good: str | os.PathLike[str] | None = None,
     write_bad: str | os.PathLike[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from provenance.columns import Columns, Fault
-from provenance.errors import WriteError
 from provenance.formats import jsonl
 from provenance.formats._convert import convert
 from provenance.formats._io import MAX_LINE, OnBytes, replacing
 from provenance.formats._split import FileNotes, Note, split
 from provenance.formats._suffix import SUFFIXES, is_arrow, is_request
+from provenance.formats._write import writer_of
 from provenance.formats.objects import columns_of, table_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
@@ -38,6 +38,7 @@ __all__ = [
     "table_of",
     "write_datums",
     "write_sequences",
+    "writer_of",
 ]
 
 
@@ -108,14 +109,9 @@ def write_datums(datums: Iterable[Datum | Mapping[str, Any]], path: str | os.Pat
         SchemaError: for a datum that the format cannot hold.
     """
     name = os.fspath(path)
-    arrow_file = is_arrow(name, WriteError)
+    write = writer_of(name)
     with replacing(name) as temporary:
-        if arrow_file:
-            from provenance.formats import arrow
-
-            arrow.write_datums(map(_plain, datums), temporary, name=name)
-        else:
-            jsonl.write(datums, temporary, name=name)
+        write(datums, temporary)
 
 
 def write_sequences(
@@ -123,15 +119,6 @@ def write_sequences(
 ) -> None:
     """Write sampled sequences to a file, as `write_datums` does."""
     name = os.fspath(path)
-    arrow_file = is_arrow(name, WriteError)
+    write = writer_of(name, sequences=True)
     with replacing(name) as temporary:
-        if arrow_file:
-            from provenance.formats import arrow
-
-            arrow.write_sequences(map(_plain, sequences), temporary, name=name)
-        else:
-            jsonl.write(sequences, temporary, name=name)
-
-
-def _plain(record: Datum | SampledSequence | Mapping[str, Any]) -> Mapping[str, Any]:
-    return record if isinstance(record, Mapping) else record.model_dump(mode="json")
+        write(sequences, temporary)

@@ -15,6 +15,7 @@ from provenance.formats._io import MAX_LINE, STDIN, Line, name_of, read_lines, r
 from provenance.formats._plain_arrays import row_of_arrays
 from provenance.formats._problem import RecordError, RowError
 from provenance.formats._suffix import is_arrow, is_request
+from provenance.formats._write import writer_of
 
 
 def convert(
@@ -42,7 +43,7 @@ def convert(
     source, target = os.fspath(source), os.fspath(target)
     to_arrow = is_arrow(target, WriteError)
     if is_request(source):
-        return _from_request(source, target, max_line, to_arrow=to_arrow)
+        return _from_request(source, target, max_line)
     from_arrow = is_arrow(source)
     with contextlib.ExitStack() as stack:
         path = target if target == STDIN else stack.enter_context(replacing(target))
@@ -60,7 +61,7 @@ def convert(
         return arrow_convert.copy(source, path, target)
 
 
-def _from_request(source: str, target: str, max_line: int, *, to_arrow: bool) -> int:
+def _from_request(source: str, target: str, max_line: int) -> int:
     """Write the datums of a training request, whose loss and model have no place in other files."""
     from provenance.formats import tinker_request
 
@@ -80,16 +81,12 @@ def _from_request(source: str, target: str, max_line: int, *, to_arrow: bool) ->
         for fields in objects():
             sys.stdout.buffer.write(_json.dumps(fields) + b"\n")
         return count
+    write = writer_of(target)
     with replacing(target) as path:
-        if to_arrow:
-            from provenance.formats import arrow
-
-            try:
-                arrow.write_datums(objects(), path, name=target)
-            except RowError as error:
-                raise ReadError(source, str(error)) from None
-        else:
-            jsonl.write(objects(), path, name=target)
+        try:
+            write(objects(), path)
+        except RowError as error:
+            raise ReadError(source, str(error)) from None
     return count
 
 

@@ -12,17 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from provenance.columns import Array
 from provenance.formats._problem import RecordError, shown
-from provenance.models._arrays import to_numpy
+from provenance.models._arrays import MAX_RANK, to_numpy
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-_MAX_RANK: Final = 8  # also what stops a list that contains itself
 
 #: A null, in a list that was checked.
 Number = int | float | None
@@ -89,8 +88,8 @@ def _from_lists(value: list[Any] | tuple[Any, ...], path: str) -> Numbers:
         lengths = {len(row) if isinstance(row, (list, tuple)) else -1 for row in rows}
         if len(lengths) > 1 or -1 in lengths:
             return Numbers([], None)
-        if len(shape) == _MAX_RANK:
-            raise RecordError(path, f"more than {_MAX_RANK} levels of nested lists")
+        if len(shape) == MAX_RANK:
+            raise RecordError(path, f"more than {MAX_RANK} levels of nested lists")
         flat = list(chain.from_iterable(rows))
         shape.append(lengths.pop())
     return Numbers([_number(item, i, shape, path) for i, item in enumerate(flat)], tuple(shape))

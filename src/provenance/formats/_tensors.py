@@ -21,12 +21,10 @@ from provenance.formats._numbers import (
     numbers_of,
 )
 from provenance.formats._problem import RecordError, join, object_of, refuse_unknown, required, shown
+from provenance.models._arrays import MAX_RANK
 
 _FIELDS: Final = ("data", "dtype", "shape", "sparse_crow_indices", "sparse_col_indices")
 DTYPES: Final[Mapping[str, int]] = {"int64": INT64, "float32": FLOAT32}
-
-#: No tensor has more; the product of thousands would take hours.
-_MOST_DIMENSIONS: Final = 8
 
 
 def tensor_of(name: str, value: object, path: str) -> RowTensor | None:
@@ -73,7 +71,7 @@ def dense_shape(
     """
     if nesting is None:
         return 2, 0, 1, False
-    if shape is not None and len(shape) > _MOST_DIMENSIONS:
+    if shape is not None and len(shape) > MAX_RANK:  # the product of thousands of dimensions takes hours
         return len(shape), _clamp(shape[0]), 1, False
     if shape is None:
         return _extent(nesting)

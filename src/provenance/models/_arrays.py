@@ -26,7 +26,7 @@ from provenance.models._base import refuse, shorten
 Array: TypeAlias = npt.NDArray[Any]
 
 _LETTERS = {4: "i", 8: "q"}  # of struct; numpy's own letters for integers differ between platforms
-_MAX_RANK = 8  # also what stops a list that contains itself
+MAX_RANK = 8  # also what stops a list that contains itself
 
 
 class SupportsArray(Protocol):
@@ -136,8 +136,8 @@ def flatten(values: Sequence[Any]) -> tuple[Sequence[Any], tuple[int, ...]]:
             if row is None or len(row) != width:
                 what = shorten(values[i]) if row is None else f"a row of {len(row)}"
                 raise refuse("INP004", f"{what} among rows of {width} values", index=_index(i, shape))
-        if len(shape) == _MAX_RANK:
-            raise refuse("INP004", f"more than {_MAX_RANK} levels of nested lists")
+        if len(shape) == MAX_RANK:
+            raise refuse("INP004", f"more than {MAX_RANK} levels of nested lists")
         values = list(chain.from_iterable(row or () for row in rows))
         shape.append(width)
     return values, tuple(shape)

@@ -16,10 +16,10 @@ from provenance.contract import Contract
 from provenance.engine import Progress
 from provenance.engine.evaluate import GLOBAL_LEVELS
 from provenance.engine.locate import violations
-from provenance.engine.run import DEFAULT_MAX_LINE, Run
+from provenance.engine.run import Run
 from provenance.engine.step import Step
 from provenance.errors import ReadError
-from provenance.formats._io import name_of, read_lines
+from provenance.formats._io import MAX_LINE, name_of, read_lines
 from provenance.report import Count, Report, Severity, Violation
 
 __all__ = ["FoundDatum", "find_datum"]
@@ -50,7 +50,7 @@ def find_datum(
     ledger: Any = None,
     session: str | None = None,
     now: datetime | str | None = None,
-    max_line: int = DEFAULT_MAX_LINE,
+    max_line: int = MAX_LINE,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> FoundDatum:
     """Find a datum by its row, from 0, or its line, from 1; else the first with an error, else the first.

@@ -14,14 +14,12 @@ from typing import Final
 from provenance.builder import build_datums
 from provenance.engine.sources import paths_of
 from provenance.errors import ProvenanceError, ReadError, SchemaError
-from provenance.formats import MAX_LINE
+from provenance.formats import MAX_LINE, writer_of
 from provenance.formats._io import STDIN, failing
 from provenance.integrations.rollouts._formats import Claims, Unusable, importer
 from provenance.integrations.rollouts._outputs import (
     open_outputs,
     refuse_outputs,
-    write_datums,
-    write_sequences,
 )
 from provenance.integrations.rollouts._usable import Advantages, Baseline, usable
 from provenance.models import Datum, SampledSequence
@@ -126,8 +124,8 @@ def build(
 
     try:
         with open_outputs(data, place) as (data_file, sequence_file):
-            write_sequences(each_sequence(), sequence_file)
-            write_datums(each_datum(), data_file)
+            writer_of(sequence_file.name, sequences=True)(each_sequence(), sequence_file.path)
+            writer_of(data_file.name)(each_datum(), data_file.path)
             _confirm(built, paths, before)
     except _NothingUsableError:
         built.sequences = 0

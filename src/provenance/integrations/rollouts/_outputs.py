@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from provenance.errors import LedgerError, WriteError
-from provenance.formats import is_arrow, jsonl, read_sequences
+from provenance.formats import is_arrow, read_sequences
 from provenance.formats._io import STDIN, replacing
 from provenance.ledger.place import is_database
-from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
 
@@ -68,28 +67,6 @@ def open_outputs(datums: str, sequences: str) -> Iterator[tuple[Output, Output]]
         spool = os.path.join(folder, "sequences.jsonl")  # noqa: PTH118 - what is opened takes text
         yield data, Output(spool, spool)
         _record(spool, sequences)
-
-
-def write_datums(datums: Iterable[Datum], output: Output) -> None:
-    """Write datums in the format that the output's name tells; raises `WriteError`, `RowError`."""
-    if not is_arrow(output.name, WriteError):
-        jsonl.write(datums, output.path, name=output.name)
-        return
-    from provenance.formats import arrow
-
-    plain = (datum.model_dump(mode="json") for datum in datums)
-    arrow.write_datums(plain, output.path, name=output.name)
-
-
-def write_sequences(sequences: Iterable[SampledSequence], output: Output) -> None:
-    """Write sampled sequences, as `write_datums` does."""
-    if not is_arrow(output.name, WriteError):
-        jsonl.write(sequences, output.path, name=output.name)
-        return
-    from provenance.formats import arrow
-
-    plain = (sequence.model_dump(mode="json") for sequence in sequences)
-    arrow.write_sequences(plain, output.path, name=output.name)
 
 
 def _record(spool: str, place: str) -> None:
