@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from provenance.mutations._dataset import Dataset, Json
-from provenance.mutations._view import INPUT_SPANS, NO_TEXT, TARGET_SPANS, Run, View
+from provenance.mutations._view import NO_TEXT, Run, View
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
 Claim = tuple[str, str, int]
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from provenance.mutations._dataset import Dataset, Json
-from provenance.mutations._view import INPUT_SPANS, TARGET_SPANS, Run, View, shuffled, views
+from provenance.mutations._view import Run, View, shuffled, views
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
 
 def records(dataset: Dataset) -> dict[str, Json]:

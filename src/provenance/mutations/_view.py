@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from provenance.columns import TARGETS
 from provenance.mutations._dataset import Dataset, Json
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
-INPUT_SPANS: Final = "model_input_spans"
-TARGET_SPANS: Final = "loss_fn_input_spans"
 #: In `View.tokens`: the position is no text.
 NO_TEXT: Final = -1
 # Half of the smallest number that float32 holds: this and anything smaller is rounded to 0.

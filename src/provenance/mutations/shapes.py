@@ -9,14 +9,8 @@ from provenance.columns import TARGETS
 from provenance.mutations._dataset import Dataset
 from provenance.mutations._edit import append_token
 from provenance.mutations._mutation import Place, mutation
-from provenance.mutations._view import (
-    INPUT_SPANS,
-    TARGET_SPANS,
-    nonzero,
-    shuffled,
-    signal_name,
-    views,
-)
+from provenance.mutations._view import nonzero, shuffled, signal_name, views
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
 _MASK: Final = "sequence_ratio_mask"
 #: Where an image lies that was not loaded.

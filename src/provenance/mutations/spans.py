@@ -10,17 +10,8 @@ from provenance.mutations._dataset import Dataset, Json
 from provenance.mutations._edit import claims, is_text, remove_tokens
 from provenance.mutations._ledger import is_placeholder, records
 from provenance.mutations._mutation import Place, mutation
-from provenance.mutations._view import (
-    INPUT_SPANS,
-    TARGET_SPANS,
-    Run,
-    View,
-    nonzero,
-    shuffled,
-    signal_name,
-    signal_outside,
-    views,
-)
+from provenance.mutations._view import Run, View, nonzero, shuffled, signal_name, signal_outside, views
+from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
 
 def _spanned(dataset: Dataset, rng: random.Random, *, spare: bool = False) -> Iterator[View]:

@@ -17,7 +17,8 @@ from provenance.mutations._edit import (
 )
 from provenance.mutations._ledger import recorded_runs
 from provenance.mutations._mutation import Place, mutation
-from provenance.mutations._view import INPUT_SPANS, NO_TEXT, View, nonzero, signal_name, views
+from provenance.mutations._view import NO_TEXT, View, nonzero, signal_name, views
+from provenance.rules._sides import INPUT_SPANS
 
 #: What other frameworks write as the label of a position that is not to be scored.
 _IGNORED: Final = -100
