@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +24,17 @@ DEFAULT = Contract.for_loss("stable_reinforce")
 
 def loss_of(batch: Any, made: list[Made]) -> Any:
     return stable_reinforce(batch, torch.tensor(np.concatenate([each.q for each in made])))
+
+
+def test_without_torch_the_package_says_how_to_get_it() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import provenance\n"
+        "try: import losses\n"
+        "except provenance.MissingDependencyError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "torch is not installed: run pip install 'datum-provenance[losses]'\n"
 
 
 def test_the_public_names() -> None:
