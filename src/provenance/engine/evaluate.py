@@ -31,6 +31,8 @@ class Finding:
     judged: int
     skipped: Ints
     """Numbers of the elements that it applies to and that were not judged, for a rule that it is given."""
+    elements: Ints
+    """Numbers of the judged elements, of a rule that remembers earlier batches; empty for the others."""
 
     def rows(self) -> Ints:
         """The datum of each failing element, as its number in the batch."""
@@ -98,7 +100,7 @@ def _judge(batch: Batch, rule: Rule, field: str, excluded: Mask | None) -> Findi
     if rule.judge is None:
         raise TypeError(f"rule {rule.code} has no body")
     if excluded is not None and rule.at == "config" and excluded.all():  # an option may be anything
-        return Finding(rule, field, batch, _NONE, 0, np.zeros(1, np.int64))
+        return Finding(rule, field, batch, _NONE, 0, np.zeros(1, np.int64), _NONE)
     result = rule.judge(batch, field)
     valid, applies = result if isinstance(result, Verdict) else (result, None)
     skipped = _NONE
@@ -107,7 +109,10 @@ def _judge(batch: Batch, rule: Rule, field: str, excluded: Mask | None) -> Findi
         applies = ~excluded if applies is None else applies & ~excluded
     failing = _NONE if valid is None else (~valid if applies is None else applies > valid).nonzero()[0]
     judged = size(batch, rule.at, field) if applies is None else int(np.count_nonzero(applies))
-    return Finding(rule, field, batch, failing, judged, skipped)
+    elements = _NONE
+    if rule.remembers:
+        elements = np.arange(judged) if applies is None else applies.nonzero()[0]
+    return Finding(rule, field, batch, failing, judged, skipped, elements)
 
 
 def size(batch: Batch, level: Level, field: str) -> int:

@@ -12,7 +12,7 @@ from provenance.engine.evaluate import Finding, evaluate, failed_datums
 from provenance.engine.room import with_room
 from provenance.errors import LedgerError
 from provenance.ledger import Ledger
-from provenance.rules import Batch, History, Rule
+from provenance.rules import Batch, Rule
 from provenance.sequences import SequenceTable
 
 
@@ -28,7 +28,6 @@ class Circumstances:
     ledger: Ledger | None
     session: str | None
     now: int
-    history: History
 
     def batch(self, columns: Columns) -> Batch:
         """Columns under these circumstances, not looked up yet."""
@@ -38,7 +37,6 @@ class Circumstances:
             self.contract.parameters,
             session=self.session,
             now=self.now,
-            history=self.history,
         )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import SAMPLED
-from provenance.engine.evaluate import Finding
+from provenance.columns import SAMPLED, Ints
+from provenance.engine.evaluate import Finding, rows_of
 from provenance.report import Location, Severity, Violation
 from provenance.rules import Batch
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
@@ -26,6 +26,37 @@ def violations(
     for start, end in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True):
         row = int(rows[start]) if len(rows) else -1
         yield _violation(finding, int(finding.failing[start]), end - start, row, severity)
+
+
+def records_in_order(finding: Finding) -> tuple[list[tuple[str, int, str, str]], Finding]:
+    """Where the failing records are in the ledger, ascending, and the finding with its records so ordered."""
+    table = finding.batch.table
+    placed = sorted(
+        (
+            (table.file[i] or "", int(table.row[i]), str(table.session_id[i]), str(table.sequence_id[i])),
+            i,
+        )
+        for i in finding.failing.tolist()
+    )
+    ordered = np.array([record for _, record in placed], np.int64)
+    return [place for place, _ in placed], replace(finding, failing=ordered)
+
+
+def names_of(finding: Finding, elements: Ints) -> list[str]:
+    """What tells the sequences, or the records, of a finding apart: the id, of records with the session."""
+    batch = finding.batch
+    if finding.rule.at == "record":
+        table = batch.table
+        named = zip(table.session_id[elements].tolist(), table.sequence_id[elements].tolist(), strict=True)
+        # With its length in front no session runs over into an id.
+        return [f"{len(session)} {session} {sequence_id}" for session, sequence_id in named]
+    return [batch.columns.ids[i] for i in batch.pairs.sequence[elements].tolist()]
+
+
+def mentions(finding: Finding, pairs: Ints) -> Iterator[Location]:
+    """Where datums mention sequences, for pairs of the two."""
+    for pair, row in zip(pairs.tolist(), rows_of(finding.batch, "sequence", "", pairs).tolist(), strict=True):
+        yield _locate(finding, pair, 1, row)[0]
 
 
 def _violation(finding: Finding, element: int, length: int, row: int, severity: Severity) -> Violation:

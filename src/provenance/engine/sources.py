@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from provenance import formats
 from provenance.columns import Columns, Fault
+from provenance.engine.pool import cores
 from provenance.errors import ReadError, SchemaError
 from provenance.formats import objects
 from provenance.ledger import Ledger, MemoryLedger
@@ -19,10 +20,15 @@ from provenance.ledger.place import is_database, is_url
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
+if TYPE_CHECKING:
+    from provenance.formats.arrow import Piece
+
 #: Datums of a list that are judged at a time.
 _OBJECTS: Final = 1024
 #: Rows of an Arrow table that are judged at a time.
 _ROWS: Final = 4096
+#: Threads at most: each holds a batch, and one thread draws them.
+_WORKERS: Final = 8
 
 OnBytes = Callable[[str, int], None]
 
@@ -77,8 +83,8 @@ def size_of(*data: Any) -> int | None:
         return None
 
 
-def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Iterator[Columns]:
-    """The datums of ``data`` in batches.
+def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Iterator[Columns | Piece]:
+    """The datums of ``data`` in batches, or in pieces that are to be read.
 
     Args:
         data: a path, a list of paths (patterns are expanded, "-" is stdin), Columns, Arrow record batches or
@@ -96,7 +102,7 @@ def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Ite
             if is_database(path):
                 raise ReadError(path, "a ledger, expected a file of datums: is it meant for --ledger?")
             count = None if on_bytes is None else _bound(on_bytes, path)
-            yield from formats.read_datums(path, max_line=max_line, on_bytes=count)
+            yield from formats.pieces(path, max_line=max_line, on_bytes=count)
     elif isinstance(data, Datum | Mapping | Columns) or _is_arrow(data):
         yield from _objects([data])
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
@@ -105,6 +111,12 @@ def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Ite
         raise SchemaError(
             f"cannot check a {type(data).__name__}: give paths, datums, mappings or Arrow record batches"
         )
+
+
+def workers_for(data: Any) -> int:
+    """How many threads are worth it: what is no file is made by Python, and a stream is told as it comes."""
+    paths = paths_of(data)
+    return 1 if paths is None or "-" in paths else min(cores(), _WORKERS)
 
 
 def _bound(on_bytes: OnBytes, path: str) -> Callable[[int], None]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from provenance.columns import Fault
-from provenance.engine.evaluate import Finding
+import numpy as np
+
+from provenance.columns import Columns, Fault
+from provenance.engine.evaluate import GLOBAL_LEVELS, Finding
 from provenance.engine.judge import Judged
-from provenance.engine.locate import violations
+from provenance.engine.locate import records_in_order, violations
+from provenance.engine.part import NOWHERE, Example
 from provenance.report import Location, Severity, Violation
 from provenance.rules import registry
 
@@ -27,16 +31,50 @@ class Step:
         return sorted(found | {fault.code for _, _, fault in self.faults})
 
     def violations(self, code: str, severity: Severity, limit: int | None) -> list[Violation]:
-        """Violations of one rule in the order of their datums, at most ``limit``."""
-        located = [_of_fault(severity, *fault) for fault in self.faults if fault[2].code == code]
+        """Violations of one rule in their order, at most ``limit``."""
+        return [example.violation for example in self.examples(code, severity, limit)]
+
+    def examples(self, code: str, severity: Severity, limit: int | None, *, before: int = 0) -> list[Example]:
+        """Violations of one rule in their order, at most ``limit``; ``before``: datums that were judged."""
+        found = [
+            Example(
+                NOWHERE if fault.row is None or self.judged is None else (before + fault.row, 0),
+                _of_fault(severity, file, base, fault),
+            )
+            for file, base, fault in self.faults
+            if fault.code == code
+        ]
         for finding in self.findings:
             if finding.rule.code == code:
-                located += violations(finding, severity, limit)
-        return sorted(located, key=_row)[:limit]
+                found += self._located(finding, severity, limit, before)
+        return sorted(found, key=lambda example: example.place)[:limit]
+
+    def _located(
+        self, finding: Finding, severity: Severity, limit: int | None, before: int
+    ) -> Iterator[Example]:
+        if finding.rule.at == "record":
+            places, ordered = records_in_order(finding)
+            yield from map(Example, places, violations(ordered, severity, limit))
+            return
+        for violation in violations(finding, severity, limit):
+            columns = None if self.judged is None else self.judged.columns
+            if finding.rule.at in GLOBAL_LEVELS or columns is None:
+                yield Example(NOWHERE, violation)
+            elif finding.rule.at == "sequence":
+                yield Example(place_of_mention(columns, violation.location, before), violation)
+            else:
+                yield Example((before + _number_of(columns, violation.location), 0), violation)
 
 
-def _row(violation: Violation) -> int:
-    return -1 if violation.location.row is None else violation.location.row
+def place_of_mention(columns: Columns, location: Location, before: int) -> tuple[int, int]:
+    """Where a datum of a batch mentions a sequence, in the order of a dataset; ``before``: datums before."""
+    index = location.index if isinstance(location.index, int) else 0
+    return before + _number_of(columns, location), index
+
+
+def _number_of(columns: Columns, location: Location) -> int:
+    """The number, in its batch, of the datum at a place."""
+    return int(np.searchsorted(columns.row, location.row or 0))
 
 
 def _of_fault(severity: Severity, file: str | None, base: int, fault: Fault) -> Violation:

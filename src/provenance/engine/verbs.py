@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from provenance.batch import ValidatedBatch
 from provenance.contract import Contract
@@ -18,6 +18,9 @@ from provenance.formats import MAX_LINE
 from provenance.report import Report, Violation
 from provenance.rules import Batch, registry
 
+#: Violations of each rule that a report holds.
+EXAMPLES: Final = 20
+
 
 def check(
     data: Any,
@@ -27,7 +30,7 @@ def check(
     session: str | None = None,
     now: datetime | str | None = None,
     loss_config: Mapping[str, Any] | None = None,
-    max_examples: int = 20,
+    max_examples: int = EXAMPLES,
     allow_empty: bool = False,
     max_line: int = MAX_LINE,
     write_good: str | os.PathLike[str] | None = None,
@@ -72,17 +75,10 @@ def check(
         max_line=max_line,
         on_progress=on_progress,
     )
-    kept: list[Violation] = []
-    room: dict[str, int] = {}
-    steps = _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line)
-    for step in steps:
-        for code in step.codes():
-            if room.setdefault(code, max_examples) > 0:
-                examples = step.violations(code, run.severity(code), room[code])
-                room[code] -= len(examples)
-                kept += examples
+    for step in _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line):
+        run.keep(step, max_examples)
         del step  # its batch, before the next one is read
-    return run.report(kept)
+    return run.report()
 
 
 def iter_violations(
@@ -162,9 +158,9 @@ def validate(
     run, report, passed = accepted(
         data, contract, ledger=ledger, session=session, now=now, loss_config=loss_config
     )
-    if run.unmeasured:
+    if run.part.unmeasured:
         raise ValidationError(
-            f"{run.unmeasured} of {report.datums} datums have an image of unknown length, and cannot be "
+            f"{run.part.unmeasured} of {report.datums} datums have an image of unknown length, and cannot be "
             "packed: set its expected_tokens",
             report,
         )
@@ -189,13 +185,11 @@ def accepted(
                 f"the {run.contract.loss.name} contract needs a {need}: validate(..., {need}=...)"
             )
     passed: list[Batch] = []
-    kept: list[Violation] = []
     for step in run.steps(data):
-        for code in step.codes():
-            kept += step.violations(code, run.severity(code), 20)
+        run.keep(step, EXAMPLES)
         if step.judged is not None:
             passed.append(step.judged.passed)
-    report = run.report(kept)
+    report = run.report()
     if not report.valid:
         first = next(v for v in report.violations if v.severity == "error")
         broken = f"{report.bad_datums} of {report.datums} datums break"
@@ -206,9 +200,9 @@ def accepted(
             f"({report.errors} error{'s' * (report.errors != 1)}); the first is {first}",
             report,
         )
-    if run.unjudged:
+    if run.part.unjudged:
         raise ValidationError(
-            f"{run.unjudged} of {report.datums} datums could not be judged under this contract; "
+            f"{run.part.unjudged} of {report.datums} datums could not be judged under this contract; "
             "report.not_checked says why",
             report,
         )

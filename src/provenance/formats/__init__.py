@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provenance.columns import Columns, Fault
 from provenance.formats import jsonl
@@ -23,6 +23,9 @@ from provenance.formats.objects import columns_of, table_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
+if TYPE_CHECKING:
+    from provenance.formats.arrow import Piece
+
 __all__ = [
     "MAX_LINE",
     "SUFFIXES",
@@ -32,6 +35,7 @@ __all__ = [
     "convert",
     "is_arrow",
     "is_request",
+    "pieces",
     "read_datums",
     "read_sequences",
     "split",
@@ -84,6 +88,17 @@ def read_datums(
         max_line=max_line,
         on_bytes=on_bytes,
     )
+
+
+def pieces(
+    path: str | os.PathLike[str], *, max_line: int = MAX_LINE, on_bytes: OnBytes | None = None
+) -> Iterator[Columns | Piece]:
+    """As `read_datums`, but what can be read apart from the rest, in any thread, is left to be read."""
+    if not is_arrow(os.fspath(path)):
+        return read_datums(path, max_line=max_line, on_bytes=on_bytes)
+    from provenance.formats import arrow
+
+    return arrow.pieces(os.fspath(path), on_bytes=on_bytes)
 
 
 def read_sequences(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -50,7 +51,11 @@ class ArrowFile:
 
     schema: Any
 
-    def __init__(self, path: str, on_bytes: Callable[[int], object] | None = None) -> None:
+    def __init__(
+        self, path: str, on_bytes: Callable[[int], object] | None = None, *, footer: Any = None
+    ) -> None:
+        """Open a file; ``footer`` is that of a Parquet file that was open before."""
+        self._footer = footer
         self._on_bytes = on_bytes
         self._reported = 0
         with ExitStack() as stack:
@@ -68,7 +73,9 @@ class ArrowFile:
         # One thread: decoding is bound by memory, and a pool would decode columns of several batches at once.
         options = pa.ipc.IpcReadOptions(use_threads=False)
         if magic[:4] == b"PAR1":
-            self._parquet = pq.ParquetFile(self._source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+            self._parquet = pq.ParquetFile(
+                self._source, metadata=self._footer, pre_buffer=False, buffer_size=_BUFFER_BYTES
+            )
             self.schema = self._parquet.schema_arrow
             return
         if magic == b"ARROW1":
@@ -116,28 +123,84 @@ class ArrowFile:
             self._on_bytes(done - self._reported)
             self._reported = done
 
-    def _parquet_batches(
-        self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
-    ) -> Iterator[Any]:
-        columns = None if names is None else list(names)
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is a Parquet file, which alone has parts."""
+        return self._parquet is not None
+
+    def parts(self, counted: Sequence[str] | None, batch_positions: int) -> list[Part]:
+        """A Parquet file in parts, which share no batch; arguments are those of `batches`."""
         groups = [
             _RowGroup(self._parquet.metadata.row_group(i), counted)
             for i in range(self._parquet.num_row_groups)
         ]
-        total = max(sum(group.stored for group in groups), 1)
-        done = 0
+        parts: list[Part] = []
+        row = done = 0
         for first, last in _together(groups, batch_positions):
             some = groups[first:last]
-            rows, stored = sum(group.rows for group in some), sum(group.stored for group in some)
-            size = _rows_per_batch(rows, sum(group.positions for group in some), batch_positions)
-            read = 0
-            for batch in self._parquet.iter_batches(
-                size, row_groups=list(range(first, last)), columns=columns, use_threads=False
-            ):
-                read += len(batch)
-                self._report(self._size * (done + stored * min(read, rows) // max(rows, 1)) // total)
-                yield batch
-            done += stored
+            rows, positions = sum(group.rows for group in some), sum(group.positions for group in some)
+            stored = sum(group.stored for group in some)
+            size = _rows_per_batch(rows, positions, batch_positions)
+            parts.append(Part(range(first, last), row, rows, positions, size, done, stored))
+            row, done = row + rows, done + stored
+        return parts
+
+    def bounds(self, part: Part, name: str) -> tuple[int, int] | None:
+        """Smallest and largest integer in a column of lists, as the statistics of a Parquet file tell.
+
+        None where they do not tell, and where some list or element of it is null, or a list is empty.
+        """
+        metadata = self._parquet.metadata
+        # Of other writers it is not known whether they count a null list as a null.
+        if not (metadata.created_by or "").startswith("parquet-cpp-arrow"):
+            return None
+        ends: list[int] = []
+        for number in part.groups:
+            group = metadata.row_group(number)
+            for i in range(group.num_columns):
+                column = group.column(i)
+                if column.path_in_schema.partition(".")[0] != name:
+                    continue
+                found = column.statistics
+                if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
+                    return None
+                ends += found.min, found.max
+        return (min(ends), max(ends)) if ends else None
+
+    @property
+    def footer(self) -> Any:
+        """Of a Parquet file."""
+        return self._parquet.metadata
+
+    def batches_of(
+        self, part: Part, names: Sequence[str] | None, total: int, *, threads: bool = False
+    ) -> Iterator[Any]:
+        """Yield a part of a Parquet file; ``total`` is what all parts have stored.
+
+        With ``threads`` the columns of a batch are decoded at once.
+        """
+        read = 0
+        for batch in self._parquet.iter_batches(
+            part.batch_rows,
+            row_groups=list(part.groups),
+            columns=None if names is None else list(names),
+            use_threads=threads,
+        ):
+            read += len(batch)
+            self.passed(part, total, share=min(read / max(part.rows, 1), 1))
+            yield batch
+
+    def passed(self, part: Part, total: int, *, share: float = 1) -> None:
+        """Report a part of a Parquet file, or a share of it, as read."""
+        self._report(int(self._size * (part.stored_before + part.stored * share) / max(total, 1)))
+
+    def _parquet_batches(
+        self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
+    ) -> Iterator[Any]:
+        parts = self.parts(counted, batch_positions)
+        total = sum(part.stored for part in parts)
+        for part in parts:
+            yield from self.batches_of(part, names, total)
 
     def _ipc_batches(
         self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
@@ -165,6 +228,25 @@ class ArrowFile:
         for batch in self._ipc:
             self._report(min(self._source.tell(), self._size))
             yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Neighbouring row groups of a Parquet file that are read together."""
+
+    groups: range
+    """Their numbers."""
+    row: int
+    """Number of the first row in the file."""
+    rows: int
+    positions: int
+    """Elements in the counted columns."""
+    batch_rows: int
+    """Rows of a batch, of the last one fewer."""
+    stored_before: int
+    """Compressed bytes of the row groups before these."""
+    stored: int
+    """Compressed bytes of these."""
 
 
 class _RowGroup:

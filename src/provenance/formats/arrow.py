@@ -6,7 +6,8 @@ like is said in ``_arrow_schema``; sequences and writing have modules of their o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from provenance.columns import Chunks, Columns, Fault, Spans, Tensor
 from provenance.errors import ReadError
 from provenance.formats._arrow_arrays import joined
 from provenance.formats._arrow_chunks import positions_of_chunks, positions_of_tokens
-from provenance.formats._arrow_files import ArrowFile, failing
+from provenance.formats._arrow_files import ArrowFile, Part, failing
 from provenance.formats._arrow_schema import (
     INPUT,
     INPUT_SPANS,
@@ -33,7 +34,9 @@ from provenance.formats.arrow_write import write_datums, write_sequences
 
 __all__ = [
     "BATCH_POSITIONS",
+    "Piece",
     "columns_of_batch",
+    "pieces",
     "read_datums",
     "read_sequences",
     "table_of_batch",
@@ -42,7 +45,9 @@ __all__ = [
 ]
 
 #: Positions that a batch has by default, about: enough to make Python's share small, and little memory.
-BATCH_POSITIONS: Final = 2**20
+BATCH_POSITIONS: Final = 2**19
+#: Batches that a piece may have, which are in memory together.
+_BATCHES_AT_ONCE: Final = 2
 
 
 def read_datums(
@@ -65,17 +70,70 @@ def read_datums(
         ReadError: The file cannot be opened, or is damaged.
     """
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
-        faults = datum_faults(file.schema)
-        if faults:
-            file.finish()
-            yield _empty(path, faults)
+        yield from _read(file, path, batch_positions)
+
+
+def _read(file: ArrowFile, path: str, batch_positions: int) -> Iterator[Columns]:
+    faults = datum_faults(file.schema)
+    if faults:
+        file.finish()
+        yield _empty(path, faults)
+        return
+    names = _read_names(file)
+    first_row = 0
+    for batch in file.batches(names, _counted(names), batch_positions):
+        yield _columns(batch, path, first_row)
+        first_row += len(batch)
+
+
+def _read_names(file: ArrowFile) -> tuple[str, ...]:
+    return tuple(name for name in file.schema.names if name not in LABELS)
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    return [INPUT_TOKENS if INPUT_TOKENS in names else INPUT]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Neighbouring rows of a Parquet file, about a batch, which any thread can read."""
+
+    path: str
+    names: tuple[str, ...]
+    part: Part
+    footer: Any
+
+    def read(self) -> Iterator[Columns]:
+        """Read the rows; batches and errors are those of `read_datums`."""
+        row = self.part.row
+        with failing(ReadError, self.path), ArrowFile(self.path, footer=self.footer) as file:
+            for batch in file.batches_of(self.part, self.names, self.part.stored):
+                yield _columns(batch, self.path, row)
+                row += len(batch)
+
+
+def pieces(path: str, *, on_bytes: Callable[[int], object] | None = None) -> Iterator[Columns | Piece]:
+    """As `read_datums`, but what can be read apart from the rest is left to be read.
+
+    These are the row groups of a Parquet file, unless they are too large to be read at once.
+    """
+    with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
+        if not file.is_parquet or datum_faults(file.schema):
+            yield from _read(file, path, BATCH_POSITIONS)
             return
-        kept = [name for name in file.schema.names if name not in LABELS]
-        counted = [INPUT_TOKENS if INPUT_TOKENS in kept else INPUT]
-        first_row = 0
-        for batch in file.batches(kept, counted, batch_positions):
-            yield _columns(batch, path, first_row)
-            first_row += len(batch)
+        names = _read_names(file)
+        parts = file.parts(_counted(names), BATCH_POSITIONS)
+        total = sum(part.stored for part in parts)
+        for part in parts:
+            if part.rows <= _BATCHES_AT_ONCE * part.batch_rows:
+                yield Piece(path, names, part, file.footer)
+                file.passed(part, total)
+                continue
+            row = part.row
+            for batch in file.batches_of(part, names, total, threads=True):
+                yield _columns(batch, path, row)
+                row += len(batch)
+        file.finish()
 
 
 def columns_of_batch(

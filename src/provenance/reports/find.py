@@ -67,7 +67,7 @@ def find_datum(
     records: list[Violation] = []
     found: _Alone | None = None
     last: Columns | None = None
-    for step in run.steps(data):
+    for step in run.steps(data, workers=1):
         if step.judged is None:
             continue
         columns = step.judged.columns
@@ -165,14 +165,18 @@ def _report(run: Run, found: _Alone, records: list[Violation], max_line: int) ->
     sequences = {*columns.input_spans.sequence.tolist(), *columns.target_spans.sequence.tolist()}
     ids = {columns.ids[sequence] for sequence in sequences if sequence != NO_SEQUENCE}
     named = [violation for violation in records if violation.location.sequence_id in ids]
-    report = run.report([*found.violations, *named])
     for violation in named:
         found.counts.setdefault(violation.code, Count()).add(Count(0, 1, 1))
     bad = any(count.datums and run.severity(code) == Severity.ERROR for code, count in found.counts.items())
     return FoundDatum(
         columns=columns,
         report=replace(
-            report, datums=1, positions=columns.positions, bad_datums=int(bad), counts=found.counts
+            run.report(),
+            datums=1,
+            positions=columns.positions,
+            bad_datums=int(bad),
+            counts=found.counts,
+            violations=(*found.violations, *named),
         ),
         line=None if columns.readable[0] else _line_of(columns, max_line),
     )

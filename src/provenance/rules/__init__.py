@@ -14,7 +14,6 @@ from provenance.rules import (
 from provenance.rules import format as files
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, Case, case
-from provenance.rules._history import History
 from provenance.rules._parameters import Parameters
 from provenance.rules._rule import CIRCUMSTANCES, RULESET, Level, Rule, Verdict, registry, rule
 
@@ -24,7 +23,6 @@ __all__ = [
     "RULESET",
     "Batch",
     "Case",
-    "History",
     "Level",
     "Parameters",
     "Rule",

@@ -30,7 +30,6 @@ from provenance.columns import (
 from provenance.loss_spec import LossSpec
 from provenance.rules._claims import Claims
 from provenance.rules._derived import Pairs, Shifted, pairs_of, shifted
-from provenance.rules._history import History
 from provenance.rules._parameters import Parameters
 from provenance.rules._sides import TARGET_SPANS, side_of
 from provenance.sequences import SequenceTable
@@ -56,7 +55,6 @@ class Batch:
         sequences: SequenceTable | None = None,
         session: str | None = None,
         now: int = 0,
-        history: History | None = None,
     ) -> None:
         self.columns = columns
         self.loss = loss
@@ -67,7 +65,12 @@ class Batch:
         self.session = session
         self.now = now
         """Microseconds since 1970 UTC."""
-        self._history = history if history is not None else History()
+
+    def forget(self) -> None:
+        """Let derived arrays go; they are computed again where they are needed again."""
+        for name, kind in vars(type(self)).items():
+            if isinstance(kind, cached_property):
+                vars(self).pop(name, None)
 
     # Positions
 
@@ -305,23 +308,18 @@ class Batch:
 
     @cached_property
     def trained_before(self) -> Mask:
-        """(q,): an earlier datum of the dataset has the sequence as a sampled target."""
-        before = np.zeros(len(self.pairs.row), np.bool_)
+        """(q,): an earlier datum of the batch has the sequence as a sampled target."""
         trained = np.flatnonzero(self.pairs.trained)
-        ids = [self.columns.ids[i] for i in self.pairs.sequence[trained].tolist()]
-        before[trained] = self._history.seen_before("trained", ids)
+        sequence = self.pairs.sequence[trained]
+        first = np.zeros(len(self.columns.ids), np.int64)
+        first[sequence[::-1]] = trained[::-1]  # of several assignments the last one stays
+        before = np.zeros(len(self.pairs.row), np.bool_)
+        before[trained] = first[sequence] != trained
         return before
 
     @cached_property
-    def new_records(self) -> Mask:
-        """One per row of ``table``: known, named by a datum, and by none of an earlier batch."""
-        new = np.zeros(len(self.table), np.bool_)
-        new[self.pairs.sequence] = True
-        new &= self.table.known & ~self.table.ambiguous
-        rows = np.flatnonzero(new)
-        for session in set(self.table.session_id[rows].tolist()):
-            own = rows[self.table.session_id[rows] == session]
-            new[own] = ~self._history.seen_before(
-                f"record of {session}", self.table.sequence_id[own].tolist()
-            )
-        return new
+    def named_records(self) -> Mask:
+        """One per row of ``table``: known, of one session, and named by a datum."""
+        named = np.zeros(len(self.table), np.bool_)
+        named[self.pairs.sequence] = True
+        return named & self.table.known & ~self.table.ambiguous

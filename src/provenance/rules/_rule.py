@@ -76,6 +76,8 @@ class Rule:
     """Need -> the part of the rule that is not checked without it."""
     custom: bool
     """The rule is in the contract of custom losses."""
+    unique: bool
+    """What it judges, and finds valid, must be the first of its kind in the whole dataset."""
     since: int
     message: str
     evidence: Evidence
@@ -85,6 +87,11 @@ class Rule:
     bad: tuple[Case, ...]
     judge: Judge | None
     detail: Detail | None
+
+    @property
+    def remembers(self) -> bool:
+        """What it says of a batch depends on those before: a record is reported once, the unique is first."""
+        return self.unique or self.at == "record"
 
     @property
     def family(self) -> str:
@@ -131,6 +138,7 @@ def rule(
     needs: tuple[str, ...] = (),
     partly: Mapping[str, str] | None = None,
     custom: bool = False,
+    unique: bool = False,
     since: int = 1,
     detail: Detail | None = None,
 ) -> Callable[[_Function], _Function]:
@@ -154,6 +162,8 @@ def rule(
         needs: "ledger", "session" or parameters without which nothing can be judged.
         partly: needs without which a part cannot be judged, and which part.
         custom: whether custom losses have the rule.
+        unique: for a rule about sequences: each may occur once in the dataset among the elements that are
+            judged. The body finds what a batch holds twice, and the engine what earlier ones hold.
         since: version of the rule set that the rule came with.
         detail: values for the message, computed for shown violations only.
 
@@ -173,6 +183,7 @@ def rule(
             (not good, "a good example is missing"),
             (not bad, "a bad example is missing"),
             (not over, "'over' names no field"),
+            (unique and (at != "sequence" or detail is not None), "'unique' takes sequences and no detail"),
             (bool(unknown_needs), f"'needs' names no circumstance or parameter: {unknown_needs}"),
             (not 1 <= since <= RULESET, f"'since' must be a rule-set version up to {RULESET}"),
         ):
@@ -190,6 +201,7 @@ def rule(
             needs=needs,
             partly=dict(partly or {}),
             custom=custom,
+            unique=unique,
             since=since,
             message=message,
             evidence=evidence,

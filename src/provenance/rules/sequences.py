@@ -126,7 +126,7 @@ def inconsistent_record(batch: Batch, field: str) -> Verdict:
     table = batch.table
     valid = table.logprob_length == table.token_length
     # Of records that conflict the first is kept, and which is the first says nothing.
-    applies = batch.new_records & ~table.conflicting
+    applies = batch.named_records & ~table.conflicting
     records = np.flatnonzero(applies & valid)
     lengths = table.logprob_length[records]
     values = table.logprobs.gather(table.logprob_start[records], lengths)
@@ -175,7 +175,7 @@ def conflicting_records(batch: Batch, field: str) -> Verdict:
     counting from 0 is the usual cause: use the ids that sampling returned, or make yours unique. An
     identical repeat is fine. Reported once per id. Evidence: ours.
     """
-    return Verdict(~batch.table.conflicting, batch.new_records)
+    return Verdict(~batch.table.conflicting, batch.named_records)
 
 
 @rule(
@@ -233,6 +233,7 @@ def _settings(batch: Batch, sequence: int) -> str:
     at="sequence",
     over=(TARGET_SPANS,),
     severity="warning",
+    unique=True,
     message="{id} is a sampled target of an earlier datum already",
     evidence="ours",
     good=[case(), case(copies=2)],

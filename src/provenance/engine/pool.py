@@ -1,0 +1,49 @@
+"""Work on the items of a stream with all cores: in their order, a few at a time."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
+    """``map(work, items)`` in so many threads, each of which is at most one item ahead of what was taken.
+
+    The items are drawn in the calling thread, and a stream of one is worked on there. NumPy and Arrow let
+    other threads run while they compute.
+    """
+    stream = iter(items)
+    drawn = deque(islice(stream, min(workers, 2)))
+    rest = chain(_emptied(drawn), stream)
+    if len(drawn) < 2:
+        yield from map(work, rest)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="provenance")
+    ahead: deque[Future[R]] = deque()
+    try:
+        for item in rest:
+            if len(ahead) == workers:
+                yield ahead.popleft().result()
+            ahead.append(pool.submit(work, item))
+            del item
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _emptied(items: deque[T]) -> Iterator[T]:
+    while items:
+        yield items.popleft()
