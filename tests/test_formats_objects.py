@@ -538,6 +538,32 @@ def test_models_are_their_dicts():
     assert_same_columns(columns_of([model.model_dump(mode="json")]), columns)
 
 
+def test_plain_models_are_their_dicts_however_they_are_grouped():
+    text = {"type": "encoded_text", "tokens": [11, 12]}
+    two_targets = {"data": [1, 2, 3, 4], "dtype": "int64", "shape": [2, 2]}
+    ones = {"data": [1.0, 1.0], "dtype": "float32"}
+    plain = [
+        datum(),
+        with_chunks(
+            text, {"type": "encoded_text", "tokens": []}, {"type": "encoded_text", "tokens": [1, 2, 3]}
+        ),
+        datum(loss_fn_inputs={"weights": ones}, model_input={"chunks": [text]}),
+        datum(loss_fn_inputs={"target_tokens": two_targets}, model_input={"chunks": [text]}),
+        datum(loss_fn_inputs={"advantages": {"data": [1, 2], "dtype": "int64"}}),
+        datum(loss_fn_inputs={"scale": {"data": [0.5], "dtype": "float32", "shape": []}}),
+        datum(loss_fn_inputs={}, model_input={"chunks": []}),
+        with_chunks({"type": "image", "data": "iVBORw0KGgo=", "format": "png", "expected_tokens": 5}),
+    ]
+    for item in plain[2:7]:
+        del item["model_input_spans"], item["loss_fn_input_spans"]
+    built = [models.Datum.model_validate(item) for item in plain]
+    groups = [[0, 1], [1], [2], [3], [2, 2], [3, 3, 3], [4], [5], [6], [7], [0, 7, 1], [0, 2, 3], range(8)]
+    for group in groups:
+        columns = columns_of([plain[i] for i in group])
+        assert columns.readable.all()
+        assert_same_columns(columns_of([built[i] for i in group]), columns, places=True)
+
+
 def sequence(**changes):
     plain = {
         "sequence_id": "a",

@@ -46,8 +46,14 @@ def offsets_of(lengths: Ints) -> Ints:
     """Row offsets, shape (n + 1,), of lists of the given lengths, shape (n,)."""
     offsets = np.empty(len(lengths) + 1, np.int64)
     offsets[0] = 0
-    lengths.cumsum(out=offsets[1:])
+    np.add.accumulate(lengths, out=offsets[1:])
     return offsets
+
+
+def lengths_of(offsets: Ints) -> Ints:
+    """Lengths, shape (n,), of the lists that lie between offsets, shape (n + 1,)."""
+    lengths: Ints = offsets[1:] - offsets[:-1]
+    return lengths
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
@@ -55,15 +61,16 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     total = int(lengths.sum())
     if total == 0:
         return np.zeros(0, np.int64)
-    ends = np.cumsum(lengths)
-    integers: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    before = offsets_of(lengths)[:-1]
+    integers: Ints = np.arange(total, dtype=np.int64) + (starts - before).repeat(lengths)
     return integers
 
 
 def distinct(values: Ints) -> Ints:
     """The distinct values, ascending."""
     # np.unique hashes integers, which for arrays of this size takes longer than sorting them.
-    ordered = np.sort(values)
+    ordered = values.copy()
+    ordered.sort()
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return ordered[first]
@@ -72,9 +79,9 @@ def distinct(values: Ints) -> Ints:
 def any_in_rows(elements: Mask, offsets: Ints) -> Mask:
     """(n,): some element of the row is True; rows are laid out by ``offsets``."""
     found = np.zeros(len(offsets) - 1, np.bool_)
-    failing = elements.nonzero()[0]
-    if len(failing):
-        found[np.searchsorted(offsets, failing, "right") - 1] = True
+    chosen = elements.nonzero()[0]
+    if len(chosen):
+        found[offsets.searchsorted(chosen, "right") - 1] = True
     return found
 
 
@@ -125,7 +132,7 @@ class Tensor:
 
     def take(self, rows: Ints) -> Tensor:
         """The given datums' tensors, in the given order."""
-        starts, lengths = self.offsets[rows], np.diff(self.offsets)[rows]
+        starts, lengths = self.offsets[rows], lengths_of(self.offsets)[rows]
         index = ranges(starts, lengths)
         return Tensor(
             present=self.present[rows],
@@ -155,7 +162,7 @@ class Chunks:
 
     def take(self, rows: Ints) -> Chunks:
         """The given datums' chunks, in the given order."""
-        lengths = np.diff(self.offsets)[rows]
+        lengths = lengths_of(self.offsets)[rows]
         index = ranges(self.offsets[rows], lengths)
         return Chunks(offsets_of(lengths), self.kind[index], self.length[index])
 
@@ -181,7 +188,7 @@ class Spans:
 
     def take(self, rows: Ints) -> Spans:
         """The given datums' spans, in the given order."""
-        lengths = np.diff(self.offsets)[rows]
+        lengths = lengths_of(self.offsets)[rows]
         index = ranges(self.offsets[rows], lengths)
         return Spans(
             self.present[rows],
@@ -236,7 +243,7 @@ class Columns:
 
     def take(self, rows: Ints) -> Columns:
         """The given rows, in the given order; faults stay behind."""
-        lengths = np.diff(self.offsets)[rows]
+        lengths = lengths_of(self.offsets)[rows]
         index = ranges(self.offsets[rows], lengths)
         return replace(
             self,

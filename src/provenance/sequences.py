@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from provenance.columns import Array, Floats, Ints, Mask, view
+from provenance.columns import Array, Floats, Ints, Mask, distinct, offsets_of, view
 from provenance.errors import LedgerError
 from provenance.models import SampledSequence
 
@@ -25,10 +26,14 @@ ABSENT: Final = np.iinfo(np.int64).min
 
 Texts = npt.NDArray[np.object_]
 
+#: Which of several ranges, and the numbers of these.
+Block = tuple[slice, Array]
 
 _PLACE_BITS: Final = 32
 #: Distance between the first addresses of two neighbouring segments of a pool.
 SEGMENT: Final = 1 << _PLACE_BITS
+#: Numbers that are gathered at a time.
+_BLOCK: Final = 1 << 16
 
 
 class Pool:
@@ -59,7 +64,7 @@ class Pool:
 
     def joined(self, starts: Ints, lengths: Ints) -> list[Array]:
         """As ``slices``, but one view for all where they follow each other without a gap."""
-        if len(starts) and np.array_equal(starts[1:], starts[:-1] + lengths[:-1]):
+        if len(starts) == 1 or (len(starts) and (starts[1:] == starts[:-1] + lengths[:-1]).all()):
             return [self.slice(int(starts[0]), int(lengths.sum()))]
         return self.slices(starts, lengths)
 
@@ -83,10 +88,21 @@ class Pool:
         return sum(segment.nbytes for segment in self._segments)
 
     def gather(self, starts: Ints, lengths: Ints) -> Array:
-        """The numbers of all [start, start + length), one after the other."""
+        """The numbers of all [start, start + length), one after the other; not to be written to."""
         # Slices are copied whole, which is several times faster than an index for every number.
         slices = self.joined(starts, lengths)
+        if len(slices) == 1:
+            return slices[0]
         return np.concatenate(slices) if slices else self._segments[0][:0]
+
+    def blocks(self, starts: Ints, lengths: Ints) -> Iterator[Block]:
+        """What ``gather`` returns, some ranges at a time, so that it stays in the processor's cache."""
+        total = int(lengths.sum())
+        firsts = [0] if len(starts) else []
+        if total > _BLOCK:
+            firsts = distinct(offsets_of(lengths).searchsorted(np.arange(0, total, _BLOCK))).tolist()
+        for first, last in pairwise((*firsts, len(starts))):
+            yield slice(first, last), self.gather(starts[first:last], lengths[first:last])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,12 +156,8 @@ class SequenceTable:
 
     def take(self, rows: Ints) -> SequenceTable:
         """The given rows in the given order; the pools are shared, not copied."""
-        return SequenceTable(
-            **{
-                f.name: getattr(self, f.name) if f.name in _POOLS else getattr(self, f.name)[rows]
-                for f in fields(self)
-            }
-        )
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return SequenceTable(**columns, pool=self.pool, logprobs=self.logprobs)
 
     def prompt(self, i: int) -> npt.NDArray[np.int32]:
         """Prompt tokens of sequence ``i``, int32."""
@@ -169,7 +181,8 @@ class SequenceTable:
         )
 
 
-_POOLS: Final = ("pool", "logprobs")
+#: The fields that have an entry for each sequence.
+COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in ("pool", "logprobs"))
 #: What two records must agree in, beside prompt, tokens and logprobs, to be the same.
 COMPARED: Final = (
     "sampled_at",

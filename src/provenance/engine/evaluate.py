@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,8 @@ GLOBAL_LEVELS = ("record", "dataset", "config", "file")
 _NONE: Final = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen: a batch has one for each rule and field, and a frozen one takes three times as long to make.
+@dataclass(slots=True, eq=False)
 class Finding:
     """One rule's result over one field of a batch."""
 
@@ -64,33 +66,31 @@ def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
     broken: set[str] = set()
     for rule in rules:
         in_doubt = not broken.isdisjoint(rule.given)
-        findings = [
-            _judge(batch, rule, field, _excluded(batch, rule, field, found) if in_doubt else None)
-            for field in fields_of(batch, rule)
-        ]
-        found[rule.code] = findings
-        if any(len(finding.failing) or len(finding.skipped) for finding in findings):
-            broken.add(rule.code)
-    return [finding for findings in found.values() for finding in findings]
+        found[rule.code] = findings = []
+        for field in fields_of(batch, rule):
+            excluded = _excluded(batch, rule, field, found) if in_doubt else None
+            finding = _judge(batch, rule, field, excluded)
+            findings.append(finding)
+            if len(finding.failing) or len(finding.skipped):
+                broken.add(rule.code)
+    return list(chain.from_iterable(found.values()))
 
 
-def fields_of(batch: Batch, rule: Rule) -> tuple[str, ...]:
+def fields_of(batch: Batch, rule: Rule) -> Sequence[str]:
     """The fields of a batch that a rule ranges over."""
+    over, inputs, loss = rule.over, batch.columns.inputs, batch.loss
     if rule.at == "config":
-        return (
-            tuple(batch.config)
-            if rule.over == EVERY_INPUT
-            else tuple(f for f in rule.over if f in batch.config and f in batch.loss.config)
-        )
-    if rule.over == EVERY_INPUT:
-        return tuple(batch.columns.inputs)
-    if rule.over == REQUIRED_INPUTS:
-        return batch.loss.required
+        if over == EVERY_INPUT:
+            return list(batch.config)
+        return [f for f in over if f in batch.config and f in loss.config]
+    if over == EVERY_INPUT:
+        return list(inputs)
+    if over == REQUIRED_INPUTS:
+        return [f for f in loss.required if batch.looks_at(f)]
     if rule.at in ("sequence", "record"):
-        return rule.over
+        return over
     # What a loss does not take is INP002's alone.
-    named = (f for f in rule.over if f in batch.columns.inputs and batch.loss.takes(f))
-    return (*(f for f in rule.over if f in _STRUCTURE), *named)
+    return [f for f in over if f in _STRUCTURE or (f in inputs and loss.takes(f))]
 
 
 _STRUCTURE = ("model_input", "model_input_spans", "loss_fn_input_spans")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,8 @@ class Circumstances:
     """All gates, also those that the contract silences: what fails one cannot be looked at further."""
     rules: tuple[Rule, ...]
     """The other rules that can be judged."""
+    inputs: frozenset[str] | None
+    """The loss inputs that are looked at; None for all."""
     ledger: Ledger | None
     session: str | None
     now: int
@@ -37,6 +39,7 @@ class Circumstances:
             self.contract.parameters,
             session=self.session,
             now=self.now,
+            inputs=self.inputs,
         )
 
 
@@ -54,6 +57,9 @@ class Judged:
 
 def judge(columns: Columns, circumstances: Circumstances) -> Judged:
     """Run the gates over what could be read, and the other rules over what passed them."""
+    if circumstances.inputs is not None:
+        looked_at = {name: columns.inputs[name] for name in columns.inputs if name in circumstances.inputs}
+        columns = replace(columns, inputs=looked_at)
     columns = with_room(columns)
     if columns.readable.all():
         shaped = circumstances.batch(columns)

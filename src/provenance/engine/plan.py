@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +21,8 @@ class Plan:
     """The other rules about datums that can be judged."""
     config: tuple[Rule, ...]
     """The rules about the configuration of the loss."""
+    inputs: frozenset[str] | None
+    """The loss inputs that are looked at; None for all."""
     not_checked: tuple[NotChecked, ...]
 
 
@@ -47,6 +49,7 @@ def _plan(
             and not _lacking(rule.needs, parameters, given)
         ),
         config=tuple(rule for rule in judged if rule.at == "config" and rule.code in active),
+        inputs=_inputs(rule for rule in judged if rule.code in active),
         not_checked=tuple(
             reason
             for rule in sorted(declared, key=lambda rule: rule.code)
@@ -54,6 +57,15 @@ def _plan(
             for reason in _not_checked(rule, parameters, given)
         ),
     )
+
+
+def _inputs(rules: Iterable[Rule]) -> frozenset[str] | None:
+    looked_at: set[str] = set()
+    for rule in rules:
+        if rule.inputs is None:
+            return None
+        looked_at |= rule.inputs
+    return frozenset(looked_at)
 
 
 def _lacking(needs: Sequence[str], parameters: Parameters, given: frozenset[str]) -> list[str]:

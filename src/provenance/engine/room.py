@@ -15,7 +15,7 @@ def with_room(columns: Columns) -> Columns:
     Without spans such an image is fine (TOK003), and everything but its length can be checked. The room goes
     to the first of a datum's images; their chunks still have no length.
     """
-    unknown = np.flatnonzero(columns.chunks.length == UNKNOWN_LENGTH)
+    unknown = (columns.chunks.length == UNKNOWN_LENGTH).nonzero()[0]
     if not len(unknown):
         return columns
     row, first = np.unique(np.searchsorted(columns.chunks.offsets, unknown, "right") - 1, return_index=True)

@@ -61,6 +61,7 @@ class Run:
         max_line: int = MAX_LINE,
         on_progress: Callable[[Progress], None] | None = None,
         part: Part | None = None,
+        every_input: bool = False,
     ) -> None:
         self.contract = Contract.of(contract)
         _refuse_arguments(session, loss_config)
@@ -68,6 +69,7 @@ class Run:
         self.now = moment_of(now)
         self.part = Part() if part is None else part
         self._plan = plan_of(self.contract, ledger=ledger is not None, session=session is not None)
+        self._inputs = None if every_input else self._plan.inputs
         self._ledger = ledger
         self._config = dict(loss_config or {})
         self._allow_empty = allow_empty
@@ -96,7 +98,7 @@ class Run:
     def batches(self, data: Any, ledger: Ledger | None, *, workers: int) -> Iterator[Step]:
         """Judge every batch of ``data``."""
         circumstances = self._circumstances(ledger)
-        found = batches(data, max_line=self._max_line, on_bytes=self._on_bytes)
+        found = batches(data, inputs=self._inputs, max_line=self._max_line, on_bytes=self._on_bytes)
         for judged in in_order(partial(_judged, circumstances), found, workers):
             while judged:
                 yield self._count(judged.pop(0))  # its batch is let go before the next one
@@ -146,6 +148,7 @@ class Run:
             contract=self.contract,
             gates=self._plan.gates,
             rules=self._plan.rules,
+            inputs=self._inputs,
             ledger=ledger,
             session=self.session,
             now=self.now,

@@ -177,7 +177,7 @@ def accepted(
     loss_config: Mapping[str, Any] | None,
 ) -> tuple[Run, Report, list[Batch]]:
     """Check datums as `validate` does, without packing them: the run, its report, and what passed."""
-    run = Run(contract, ledger=ledger, session=session, now=now, loss_config=loss_config)
+    run = Run(contract, ledger=ledger, session=session, now=now, loss_config=loss_config, every_input=True)
     needed = {need for code in run.contract.severities for need in registry()[code].needs}
     for need, given in (("ledger", ledger), ("session", session)):
         if need in needed and given is None:

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provenance.columns import Columns, Fault
+from provenance.formats import _models, _sdk_batch
 from provenance.formats._builder import ColumnsBuilder, Row
 from provenance.formats._datums import row_of
-from provenance.formats._models import plain_row
 from provenance.formats._plain import plain_dict
 from provenance.formats._plain_arrays import row_of_arrays
 from provenance.formats._problem import RecordError
 from provenance.formats._sdk import fields_of, is_sdk_datum
-from provenance.formats._sdk_batch import plain_columns
 from provenance.formats._sequences import record_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import Record, SequenceTable, TableBuilder, record_of_model
@@ -27,13 +26,12 @@ def columns_of(datums: Iterable[Datum | Mapping[str, Any]]) -> Columns:
     also be a `tinker.Datum`.
     """
     given = list(datums)
-    if given and all(map(is_sdk_datum, given)):
-        columns = plain_columns(given)
-        if columns is not None:
-            return columns
+    columns = _plain_columns(given)
+    if columns is not None:
+        return columns
     batch = ColumnsBuilder()
     for datum in given:
-        row = _plain_row(datum) or (row_of_arrays(fields_of(datum)) if is_sdk_datum(datum) else row_of(datum))
+        row = _row(datum)
         if isinstance(row, Row):
             batch.append(row)
         else:
@@ -41,10 +39,21 @@ def columns_of(datums: Iterable[Datum | Mapping[str, Any]]) -> Columns:
     return batch.finish()
 
 
-def _plain_row(datum: object) -> Row | None:
+def _plain_columns(datums: list[Any]) -> Columns | None:
+    """The datums as columns, where they are plain and of one kind that is read a batch at a time."""
+    if datums and all(type(datum) is Datum for datum in datums):
+        return _models.plain_columns(datums)
+    if datums and all(map(is_sdk_datum, datums)):
+        return _sdk_batch.plain_columns(datums)
+    return None
+
+
+def _row(datum: object) -> Row | list[RecordError]:
     if type(datum) is dict:
-        return plain_dict(datum)
-    return plain_row(datum) if type(datum) is Datum else None
+        return plain_dict(datum) or row_of(datum)
+    if type(datum) is Datum:
+        return _models.plain_row(datum) or row_of(datum)
+    return row_of_arrays(fields_of(datum)) if is_sdk_datum(datum) else row_of(datum)
 
 
 def table_of(

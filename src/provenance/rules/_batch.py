@@ -8,7 +8,6 @@ rules that are gates use ``columns`` alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,22 +23,18 @@ from provenance.columns import (
     Spans,
     Tensor,
     any_in_rows,
+    lengths_of,
     offsets_of,
     ranges,
 )
 from provenance.loss_spec import LossSpec
 from provenance.rules._claims import Claims
 from provenance.rules._derived import Pairs, Shifted, pairs_of, shifted
+from provenance.rules._lazy import lazy
 from provenance.rules._parameters import Parameters
 from provenance.rules._sides import TARGET_SPANS, side_of
+from provenance.rules._values import Values
 from provenance.sequences import SequenceTable
-
-
-def below(ids: Array, limit: int) -> Mask:
-    """0 <= id < limit, elementwise, for signed integer ids."""
-    # A negative id is a huge unsigned one, so that one comparison serves both bounds.
-    found: Mask = ids.view(ids.dtype.str.replace("i", "u")) < limit
-    return found
 
 
 class Batch:
@@ -55,6 +50,7 @@ class Batch:
         sequences: SequenceTable | None = None,
         session: str | None = None,
         now: int = 0,
+        inputs: frozenset[str] | None = None,
     ) -> None:
         self.columns = columns
         self.loss = loss
@@ -65,28 +61,32 @@ class Batch:
         self.session = session
         self.now = now
         """Microseconds since 1970 UTC."""
+        self._inputs = inputs
+        self._values: dict[str, Values] = {}
+        self._one_each: dict[str, Mask | None] = {}
 
     def forget(self) -> None:
         """Let derived arrays go; they are computed again where they are needed again."""
         for name, kind in vars(type(self)).items():
-            if isinstance(kind, cached_property):
+            if isinstance(kind, lazy):
                 vars(self).pop(name, None)
+        self._values.clear()
+        self._one_each.clear()
 
     # Positions
 
-    @cached_property
+    @lazy
     def lengths(self) -> Ints:
         """(n,): positions of each datum."""
-        lengths: Ints = self.columns.offsets[1:] - self.columns.offsets[:-1]
-        return lengths
+        return lengths_of(self.columns.offsets)
 
-    @cached_property
+    @lazy
     def measured(self) -> Mask:
         """(n,): the length of every chunk of the datum is known."""
         chunks = self.columns.chunks
         return ~any_in_rows(chunks.length == UNKNOWN_LENGTH, chunks.offsets)
 
-    @cached_property
+    @lazy
     def last_position(self) -> Ints:
         """Indices of the last position of every datum that has one."""
         ends: Ints = self.columns.offsets[1:] - 1
@@ -94,32 +94,48 @@ class Batch:
 
     def row_of(self, offsets: Ints) -> Ints:
         """The datum each element belongs to, for elements laid out by ``offsets``."""
-        return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        return np.arange(len(offsets) - 1).repeat(lengths_of(offsets))
 
     # Loss inputs
+
+    def looks_at(self, field: str) -> bool:
+        """Whether a loss input is looked at, or left aside because no rule of the contract needs it."""
+        return self._inputs is None or field in self._inputs
 
     def tensor(self, field: str) -> Tensor:
         """The loss input of that name."""
         return self.columns.inputs[field]
 
-    @cached_property
+    def values(self, field: str) -> Values:
+        """The stored values of a loss input, or the tokens of model_input."""
+        if field not in self._values:
+            tokens = field == "model_input"
+            self._values[field] = Values(self.columns.tokens if tokens else self.tensor(field).values)
+        return self._values[field]
+
+    @lazy
     def scalar_targets(self) -> Mask | None:
         """(n,): target_tokens are there, dense and one a position; None when that holds for all datums."""
         return self._one_a_position(TARGETS)
 
     def _one_a_position(self, field: str) -> Mask | None:
+        if field not in self._one_each:
+            self._one_each[field] = self._find_one_a_position(field)
+        return self._one_each[field]
+
+    def _find_one_a_position(self, field: str) -> Mask | None:
         tensor = self.columns.inputs.get(field)
         if tensor is None:
             return np.zeros(len(self.columns), np.bool_)
         plain = tensor.present & (tensor.rank == 1)
         if tensor.coordinates is not None:
-            plain &= np.diff(tensor.offsets) == tensor.rows
+            plain &= lengths_of(tensor.offsets) == tensor.rows
         return None if plain.all() else plain
 
-    @cached_property
+    @lazy
     def scalar_positions(self) -> Mask | None:
         """(p,): the position has exactly one target; None when that holds for all."""
-        return None if self.scalar_targets is None else np.repeat(self.scalar_targets, self.lengths)
+        return None if self.scalar_targets is None else self.scalar_targets.repeat(self.lengths)
 
     def at_positions(self, field: str) -> Array:
         """(p,): an input's values aligned with positions; 0 where the datum has not one a position."""
@@ -136,7 +152,7 @@ class Batch:
         ]
         return aligned
 
-    @cached_property
+    @lazy
     def targets(self) -> Array:
         """(p,): target ids aligned with positions."""
         return self.at_positions(TARGETS)
@@ -161,27 +177,37 @@ class Batch:
         hit[positions[elements]] = True
         return hit
 
-    @cached_property
+    @lazy
     def signal(self) -> Mask:
         """(p,): the position has a nonzero advantage or weight."""
         # By the loss and not by what is there: the other name may be a stray input of some datum.
         name = "advantages" if self.loss.takes("advantages") else "weights"
         if name not in self.columns.inputs:
             return np.zeros(self.columns.positions, np.bool_)
-        return self.any_over_positions(name, self.tensor(name).values != 0)
+        return self.any_over_positions(name, self.values(name).nonzero)
 
     # Spans and positions
+
+    @lazy
+    def spanned(self) -> Mask:
+        """(n,): the datum has one of the span lists; beyond the gates it then has both."""
+        return self.columns.input_spans.present | self.columns.target_spans.present
+
+    @lazy
+    def all_spanned(self) -> bool:
+        """Every datum carries spans, which then tile all positions."""
+        return bool(self.spanned.all())
 
     def spans(self, field: str) -> Spans:
         """The span list on the side of a field."""
         return self.columns.input_spans if side_of(field) == "input" else self.columns.target_spans
 
-    @cached_property
+    @lazy
     def input_starts(self) -> Ints:
         """(s,): position at which each input span starts."""
         return self._starts(self.columns.input_spans)
 
-    @cached_property
+    @lazy
     def target_starts(self) -> Ints:
         """(s,): position at which each target span starts."""
         return self._starts(self.columns.target_spans)
@@ -192,7 +218,7 @@ class Batch:
 
     def _starts(self, spans: Spans) -> Ints:
         before = offsets_of(spans.length)
-        if spans.present.all():  # the spans of all datums tile all positions
+        if self.all_spanned:
             return before[:-1]
         row = self.row_of(spans.offsets)
         return before[:-1] - before[spans.offsets[row]] + self.columns.offsets[row]
@@ -200,8 +226,8 @@ class Batch:
     def over_spans(self, field: str, chosen: Mask) -> Mask:
         """(p,): the position lies under a chosen span on the side of a field; chosen is (s,)."""
         spans, starts = self.spans(field), self.span_starts(field)
-        if spans.present.all():
-            return np.repeat(chosen, spans.length)
+        if self.all_spanned:
+            return chosen.repeat(spans.length)
         covered = np.zeros(self.columns.positions, np.bool_)
         covered[ranges(starts[chosen], spans.length[chosen])] = True
         return covered
@@ -217,10 +243,21 @@ class Batch:
         found: Mask = before[ends] > before[self.columns.offsets[row]]
         return found
 
-    @cached_property
+    @lazy
+    def sampled_spans(self) -> Mask:
+        """(s,): the target span is a sampled one."""
+        sampled: Mask = self.columns.target_spans.kind == SAMPLED
+        return sampled
+
+    @lazy
+    def sampled_runs(self) -> Mask:
+        """(s,): the target span is a sampled one, and not empty."""
+        return self.sampled_spans & (self.columns.target_spans.length > 0)
+
+    @lazy
     def sampled(self) -> Mask:
         """(p,): the position lies under a target-side sampled span."""
-        return self.over_spans(TARGET_SPANS, self.columns.target_spans.kind == SAMPLED)
+        return self.over_spans(TARGET_SPANS, self.sampled_spans)
 
     def mark(self, positions: Ints) -> Mask:
         """(p,): True at the given positions."""
@@ -228,15 +265,14 @@ class Batch:
         marked[positions] = True
         return marked
 
-    @cached_property
+    @lazy
     def with_spans(self) -> Mask | None:
         """(p,): the position's datum carries spans; None when all do."""
-        present = self.columns.target_spans.present
-        return None if present.all() else np.repeat(present, self.lengths)
+        return None if self.all_spanned else self.spanned.repeat(self.lengths)
 
     # The shift by one: target position i stands for input position i + 1
 
-    @cached_property
+    @lazy
     def shifted(self) -> Shifted:
         """Stretches of positions whose target and next input each lie under one span."""
         return shifted(self.columns, self.target_starts, self.input_starts)
@@ -247,16 +283,15 @@ class Batch:
         vocabulary = self.parameters.vocab_size
         return 2**31 if vocabulary is None else min(2**31, vocabulary)
 
-    @cached_property
+    @lazy
     def readable_tokens(self) -> Mask | None:
         """(p,): the input is text and its id a possible one; None when that holds everywhere."""
-        tokens, text = self.columns.tokens, self.columns.text
-        possible = below(tokens, self.token_limit)
-        if text is not None:
+        possible, text = self.values("model_input").between(0, self.token_limit - 1), self.columns.text
+        if possible is not None and text is not None:
             possible &= text
-        return None if possible.all() else possible
+        return text if possible is None else possible
 
-    @cached_property
+    @lazy
     def next_is_token(self) -> Mask:
         """(p,): input i + 1 belongs to the same datum and is text with a possible id, known to be there."""
         after = np.ones(self.columns.positions, np.bool_)
@@ -265,10 +300,10 @@ class Batch:
         after[self.last_position] = False
         if not self.measured.all():
             # Where an image's length is a guess, so is which text stands behind which target.
-            after &= np.repeat(self.measured, self.lengths)
+            after &= self.measured.repeat(self.lengths)
         return after
 
-    @cached_property
+    @lazy
     def target_is_next_input(self) -> Mask:
         """(p,): target i equals input token i + 1 of the same datum; False at the last position."""
         same = np.zeros(self.columns.positions, np.bool_)
@@ -285,14 +320,14 @@ class Batch:
             raise RuntimeError("a rule without needs=('ledger',) asked for the ledger")
         return self.sequences
 
-    @cached_property
+    @lazy
     def claims(self) -> Claims:
         """What the spans claim, held against the looked-up records."""
         return Claims(self)
 
     # Pairs of a datum and a sequence that it names
 
-    @cached_property
+    @lazy
     def pairs(self) -> Pairs:
         """Each datum with each sequence that its spans name."""
         return pairs_of(self.columns)
@@ -301,15 +336,20 @@ class Batch:
         """(q,): a property of the named sequences, given for each of ``columns.ids``."""
         return per_sequence[self.pairs.sequence]
 
-    @cached_property
-    def recorded_pairs(self) -> Mask:
-        """(q,): the pair's sequence is one known record, of which there is one version."""
-        return self.of_pairs(self.table.known & ~self.table.ambiguous & ~self.table.conflicting)
+    @lazy
+    def recorded(self) -> Mask:
+        """(i,): the sequence is one known record, of which there is one version."""
+        return self.table.known & ~(self.table.ambiguous | self.table.conflicting)
 
-    @cached_property
+    @lazy
+    def recorded_pairs(self) -> Mask:
+        """(q,): the pair's sequence is one such record."""
+        return self.of_pairs(self.recorded)
+
+    @lazy
     def trained_before(self) -> Mask:
         """(q,): an earlier datum of the batch has the sequence as a sampled target."""
-        trained = np.flatnonzero(self.pairs.trained)
+        trained = self.pairs.trained.nonzero()[0]
         sequence = self.pairs.sequence[trained]
         first = np.zeros(len(self.columns.ids), np.int64)
         first[sequence[::-1]] = trained[::-1]  # of several assignments the last one stays
@@ -317,7 +357,7 @@ class Batch:
         before[trained] = first[sequence] != trained
         return before
 
-    @cached_property
+    @lazy
     def named_records(self) -> Mask:
         """One per row of ``table``: known, of one session, and named by a datum."""
         named = np.zeros(len(self.table), np.bool_)

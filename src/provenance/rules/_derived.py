@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from provenance.columns import SAMPLED, Columns, Floats, Ints, Mask, Spans, distinct
+from provenance.columns import SAMPLED, Columns, Floats, Ints, Mask, Spans, distinct, lengths_of
+from provenance.rules._lazy import lazy
+from provenance.sequences import Pool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +31,7 @@ class Shifted:
 
     def over(self, stretches: Mask) -> Mask:
         """(p,): the position lies in a chosen stretch; ``stretches`` is (r,)."""
-        return np.repeat(stretches, self.length)
+        return stretches.repeat(self.length)
 
 
 def shifted(columns: Columns, target_starts: Ints, input_starts: Ints) -> Shifted:
@@ -38,18 +39,18 @@ def shifted(columns: Columns, target_starts: Ints, input_starts: Ints) -> Shifte
     targets, inputs = columns.target_spans, columns.input_spans
     last = columns.offsets[1:] - 1
     cuts = np.concatenate([target_starts, input_starts - 1, last, columns.offsets])
-    cuts = distinct(cuts[(cuts >= 0) & (cuts < columns.positions)])
-    length = np.diff(np.append(cuts, columns.positions))
+    bounds = distinct(cuts[(cuts >= 0) & (cuts <= columns.positions)])
+    cuts, length = bounds[:-1], lengths_of(bounds)
     i = _span_at(targets, target_starts, cuts)
     j = _span_at(inputs, input_starts, cuts + 1)
     if not len(i) or not len(j):
         nowhere = np.zeros(len(cuts), np.bool_)
         return Shifted(length, nowhere, nowhere, nowhere)
-    row = np.searchsorted(columns.offsets, cuts, "right") - 1
-    paired = (cuts < last[row]) & targets.present[row] & inputs.present[row]
+    row = columns.offsets.searchsorted(cuts, "right") - 1
+    paired = (cuts < last[row]) & targets.present[row]
     same_source = paired & (targets.sequence[i] == inputs.sequence[j]) & (targets.kind[i] == inputs.kind[j])
-    target_place = targets.start[i] + (cuts - target_starts[i])
-    input_place = inputs.start[j] + (cuts + 1 - input_starts[j])
+    target_place = targets.start[i] - target_starts[i]
+    input_place = inputs.start[j] - input_starts[j] + 1
     return Shifted(
         length, same_source, same_source & (target_place == input_place), targets.kind[i] == SAMPLED
     )
@@ -57,10 +58,10 @@ def shifted(columns: Columns, target_starts: Ints, input_starts: Ints) -> Shifte
 
 def _span_at(spans: Spans, starts: Ints, positions: Ints) -> Ints:
     """The span that covers each position; spans of length 0 cover none."""
-    nonempty = np.flatnonzero(spans.length > 0)
+    nonempty = spans.length.nonzero()[0]
     if not len(nonempty):
         return nonempty
-    return nonempty[np.maximum(np.searchsorted(starts[nonempty], positions, "right") - 1, 0)]
+    return nonempty[np.maximum(starts[nonempty].searchsorted(positions, "right") - 1, 0)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,39 +77,41 @@ class Pairs:
     trained: Mask
     """(q,): a target-side sampled span with at least one position names it."""
     of_input_span: Ints
-    """(s,): the pair of each input span, -1 for a span without an id."""
+    """(s,): the pair of each input span."""
     of_target_span: Ints
-    """(s,): the pair of each target span, -1 for a span without an id."""
+    """(s,): the pair of each target span."""
 
 
 def pairs_of(columns: Columns) -> Pairs:
     """Collect the pairs of both span lists."""
-    lists = (columns.input_spans, columns.target_spans)
-    row = np.concatenate([np.repeat(np.arange(len(columns)), np.diff(spans.offsets)) for spans in lists])
-    sequence = np.concatenate([spans.sequence for spans in lists])
-    kind = np.concatenate([spans.kind for spans in lists])
-    target = np.arange(len(row)) >= len(columns.input_spans.kind)
-    nonempty = np.concatenate([spans.length for spans in lists]) > 0
-    key = row * (len(columns.ids) + 1) + sequence
-    named = np.flatnonzero(sequence >= 0)
-    pairs, first, inverse = np.unique(key[named], return_index=True, return_inverse=True)
-    order = np.lexsort((first, row[named][first]))
-    rank = np.empty(len(pairs), np.int64)
-    rank[order] = np.arange(len(pairs))
-    of_span = np.full(len(row), -1, np.int64)
-    of_span[named] = rank[inverse]
-    sampled = np.zeros(len(pairs), np.bool_)
-    sampled[of_span[named][kind[named] == SAMPLED]] = True
-    trained = np.zeros(len(pairs), np.bool_)
-    trained[of_span[named][((kind == SAMPLED) & target & nonempty)[named]]] = True
-    split = len(columns.input_spans.kind)
+    inputs, targets = columns.input_spans, columns.target_spans
+    datums = np.arange(len(columns))
+    row = np.concatenate([datums.repeat(lengths_of(spans.offsets)) for spans in (inputs, targets)])
+    sequence = np.concatenate([inputs.sequence, targets.sequence])
+    key = row * len(columns.ids) + sequence
+    by_key = key.argsort(kind="stable")
+    starts = np.ones(len(key), np.bool_)
+    np.not_equal(key[by_key[1:]], key[by_key[:-1]], out=starts[1:])
+    first = by_key[starts]
+    order = np.lexsort((first, row[first]))
+    rank = np.empty(len(first), np.int64)
+    rank[order] = np.arange(len(first))
+    of_span = np.empty(len(key), np.int64)
+    of_span[by_key] = rank[np.add.accumulate(starts, dtype=np.int64) - 1]
+    of_input, of_target = of_span[: len(inputs.kind)], of_span[len(inputs.kind) :]
+    trained = np.zeros(len(first), np.bool_)
+    trained[of_target[(targets.kind == SAMPLED) & (targets.length > 0)]] = True
+    sampled = trained.copy()
+    sampled[of_input[inputs.kind == SAMPLED]] = True
+    sampled[of_target[targets.kind == SAMPLED]] = True
+    mentions = first[order]
     return Pairs(
-        row=row[named][first][order],
-        sequence=sequence[named][first][order],
+        row=row[mentions],
+        sequence=sequence[mentions],
         sampled=sampled,
         trained=trained,
-        of_input_span=of_span[:split],
-        of_target_span=of_span[split:],
+        of_input_span=of_input,
+        of_target_span=of_target,
     )
 
 
@@ -122,8 +125,8 @@ class LogprobDifferences:
         length: Ints,
         position: Ints | None,
         sampled: Mask,
-        given: Floats,
-        recorded: Floats,
+        given: tuple[Pool, Ints],
+        recorded: tuple[Pool, Ints],
     ) -> None:
         self.span = span
         """(d,): target spans, none of them empty."""
@@ -131,32 +134,47 @@ class LogprobDifferences:
         """(d,): positions of each span."""
         self._position = position
         self._sampled = sampled
-        self.given = given
-        """(m,): the datums' logprobs."""
-        self.recorded = recorded
-        """(m,): the ledger's."""
+        self._given = given
+        self._recorded = recorded
 
-    @cached_property
+    @lazy
+    def given(self) -> Floats:
+        """(m,): the datums' logprobs."""
+        pool, starts = self._given
+        return pool.gather(starts, self.length)
+
+    @lazy
+    def recorded(self) -> Floats:
+        """(m,): the ledger's."""
+        pool, starts = self._recorded
+        return pool.gather(starts, self.length)
+
+    @lazy
     def position(self) -> Ints:
         """(m,), ascending."""
-        return np.flatnonzero(self._sampled) if self._position is None else self._position
+        return self._sampled.nonzero()[0] if self._position is None else self._position
 
-    @cached_property
+    @lazy
     def compared(self) -> Mask:
         """(p,): the position can be compared, and its record holds a finite value."""
-        finite = np.isfinite(self.recorded)
-        if self._position is None and finite.all():
+        if self._position is None and self.identical:
             return self._sampled
+        finite = np.isfinite(self.recorded)
         compared = np.zeros(len(self._sampled), np.bool_)
         compared[self.position[finite]] = True
         return compared
 
-    @cached_property
+    @lazy
     def identical(self) -> bool:
-        """All given values are the recorded ones, bit for bit but for the sign of 0."""
-        return np.array_equal(self.given, self.recorded)
+        """All given values are the recorded ones, but for the sign of 0, and finite."""
+        (pool, starts), (records, recorded_starts) = self._given, self._recorded
+        given, recorded = pool.blocks(starts, self.length), records.blocks(recorded_starts, self.length)
+        return all(
+            np.array_equal(ours, theirs) and bool(np.isfinite(ours).all())
+            for (_, ours), (_, theirs) in zip(given, recorded, strict=True)
+        )
 
-    @cached_property
+    @lazy
     def absolute(self) -> Floats:
         """(m,): abs(given - recorded), NaN where either is not a number or the record is infinite."""
         # A record with infinities is an inconsistent one (SEQ007): nothing can be compared with it.
@@ -174,7 +192,7 @@ class LogprobDifferences:
             allowed = np.float32(absolute) + np.float32(relative) * largest
         return self.position[self.absolute > allowed]
 
-    @cached_property
+    @lazy
     def means(self) -> npt.NDArray[np.float64]:
         """(d,): mean absolute difference over each span, NaN where one is not a number."""
         if self.identical:

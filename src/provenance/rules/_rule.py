@@ -68,6 +68,8 @@ class Rule:
     """Severity for the other losses."""
     at: Level
     over: tuple[str, ...]
+    reads: tuple[str, ...]
+    """The loss inputs that it looks at beside those of ``over``."""
     given: tuple[str, ...]
     gate: bool
     needs: tuple[str, ...]
@@ -87,6 +89,15 @@ class Rule:
     bad: tuple[Case, ...]
     judge: Judge | None
     detail: Detail | None
+
+    @property
+    def inputs(self) -> frozenset[str] | None:
+        """The loss inputs that must be there for it to be judged; None for all of them."""
+        if self.at in ("config", "record"):
+            return frozenset()
+        if self.over in (EVERY_INPUT, REQUIRED_INPUTS):
+            return None
+        return frozenset({*self.over, *self.reads} - _ALWAYS_THERE)
 
     @property
     def remembers(self) -> bool:
@@ -133,6 +144,7 @@ def rule(
     bad: Sequence[Case] = (),
     severity: Literal["error", "warning"] = "error",
     elsewhere: Literal["error", "warning", "off"] | None = None,
+    reads: tuple[str, ...] = (),
     given: tuple[str, ...] = (),
     gate: bool = False,
     needs: tuple[str, ...] = (),
@@ -157,6 +169,8 @@ def rule(
         bad: cases that it must find, one per clause of the body.
         severity: severity for stable_reinforce.
         elsewhere: severity for other losses, where it differs.
+        reads: the loss inputs that the body looks at beside those of ``over``, so that a contract that needs
+            none of them need not read them.
         given: codes of rules; an element is judged only where these hold.
         gate: a datum that fails is not looked at by the rules that are no gates.
         needs: "ledger", "session" or parameters without which nothing can be judged.
@@ -196,6 +210,7 @@ def rule(
             elsewhere=Severity(severity if elsewhere is None else elsewhere),
             at=at,
             over=over,
+            reads=reads,
             given=given,
             gate=gate,
             needs=needs,

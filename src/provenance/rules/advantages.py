@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from provenance.columns import SAMPLED, Mask
+from provenance.columns import Mask
 from provenance.rules._batch import Batch
 from provenance.rules._examples import RECORD, WITHOUT_SPANS, case
 from provenance.rules._rule import Verdict, rule
@@ -79,11 +79,11 @@ def unrecorded_advantage(batch: Batch, field: str) -> Verdict:
     reconstruct it. The sequence id comes back either way, so nothing else shows it. Create the sampling
     client with the flag. Evidence: documented (StableReinforce page).
     """
-    spans = batch.columns.target_spans
-    known = batch.claims.comparable(TARGET_SPANS) & (spans.kind == SAMPLED)
-    recorded = np.ones(len(known), np.bool_)
-    recorded[known] = batch.table.record_stability_info[spans.sequence[known]]
-    applies = batch.signal & (batch.sampled if known.all() else batch.over_spans(TARGET_SPANS, known))
+    known = batch.claims.comparable(TARGET_SPANS)
+    recorded = batch.table.record_stability_info[batch.columns.target_spans.sequence]
+    applies = batch.signal & batch.sampled
+    if not known[batch.sampled_spans].all():
+        applies &= batch.over_spans(TARGET_SPANS, known)
     return Verdict(None if recorded.all() else batch.over_spans(TARGET_SPANS, recorded), applies)
 
 
@@ -110,8 +110,8 @@ def no_signal(batch: Batch, field: str) -> Verdict:
     The step trains on nothing but the KL term. All groups had constant rewards, or the advantages were lost
     on the way. Legal, hence a warning. Evidence: ours.
     """
-    tensor = batch.tensor(field)
-    return Verdict(np.array([bool(tensor.values.any())]), np.array([bool(tensor.present.any())]))
+    present = batch.tensor(field).present
+    return Verdict(np.array([batch.values(field).nonzero.any()]), np.array([present.any()]))
 
 
 @rule(
@@ -132,14 +132,14 @@ def no_signal(batch: Batch, field: str) -> Verdict:
         case({"loss_fn_inputs.advantages.data.2": -7428.0}),
     ],
 )
-def large_advantage(batch: Batch, field: str) -> Mask:
+def large_advantage(batch: Batch, field: str) -> Verdict:
     """An advantage is larger than any plausible one.
 
     Dividing by the standard deviation of a group whose rewards differ by rounding only gives values in the
     thousands, and one such token outweighs the batch. ``advantage_limit`` is 100. Evidence: ours.
     """
-    small: Mask = np.abs(batch.tensor(field).values) <= batch.parameters.advantage_limit
-    return small
+    limit = np.float32(batch.parameters.advantage_limit)
+    return Verdict(batch.values(field).between(-limit, limit))
 
 
 @rule(
@@ -172,14 +172,13 @@ def edge_without_advantage(batch: Batch, field: str) -> Verdict:
     token of a sampled run its advantage, or none of them. Evidence: ours.
     """
     spans, starts = batch.columns.target_spans, batch.target_starts
-    applies = (spans.kind == SAMPLED) & (spans.length > 0)
-    signal = batch.signal
-    chosen = np.flatnonzero(applies)
+    applies, signal = batch.sampled_runs, batch.signal
+    chosen = applies.nonzero()[0]
     ends = starts[chosen] + spans.length[chosen]
-    both_edges = signal[starts[chosen]] & signal[ends - 1]
+    bare_edge = ~(signal[starts[chosen]] & signal[ends - 1])
     valid = np.ones(len(applies), np.bool_)
     # Most runs have an advantage on both edges, and the others mostly none at all.
-    for span, end in zip(chosen[~both_edges].tolist(), ends[~both_edges].tolist(), strict=True):
+    for span, end in zip(chosen[bare_edge].tolist(), ends[bare_edge].tolist(), strict=True):
         valid[span] = not signal[starts[span] : end].any()
     return Verdict(valid, applies)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import PROMPT, SAMPLED, TARGETS, Ints, Mask, any_in_rows, offsets_of
+from provenance.columns import PROMPT, TARGETS, Ints, Mask, any_in_rows, offsets_of
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, RECORD, SIBLING, TWO_TARGETS, WITH_IMAGE, case
 from provenance.rules._rule import Verdict, rule
@@ -35,6 +35,7 @@ def _recorded_token(batch: Batch, field: str, position: int) -> Mapping[str, Any
     "SEQ003",
     at="position",
     over=("model_input",),
+    reads=(TARGETS,),
     given=("SEQ002", "SEQ008", "TOK001"),
     needs=("ledger",),
     message="{value} is not the recorded token {recorded}",
@@ -289,24 +290,26 @@ def context_mismatch(batch: Batch, field: str) -> Verdict:
     sampler never saw. Start a new datum where a prompt does not extend the tokens so far. Evidence: ours.
     """
     spans = batch.columns.target_spans
-    applies = (
-        (spans.kind == SAMPLED) & (spans.start == 0) & (spans.length > 0) & batch.claims.claim_in_range(field)
-    )
+    applies = batch.sampled_runs & (spans.start == 0) & batch.claims.claim_in_range(field)
     in_doubt = _context_in_doubt(batch)
     if in_doubt is not None:
         applies &= ~in_doubt
     valid = np.ones(len(applies), np.bool_)
-    chosen = np.flatnonzero(applies)
+    chosen = applies.nonzero()[0]
     starts = batch.target_starts[chosen]
-    row = np.searchsorted(batch.columns.offsets, starts, "right") - 1
-    lengths = starts + 1 - batch.columns.offsets[row]
+    row = batch.columns.offsets.searchsorted(starts, "right") - 1
+    firsts = batch.columns.offsets[row]
+    lengths = starts + 1 - firsts
     sequences = spans.sequence[chosen]
-    valid[chosen] = lengths == batch.table.prompt_length[sequences]
+    as_long = lengths == batch.table.prompt_length[sequences]
+    valid[chosen] = as_long
     # A prompt that one verified input span covers needs no second look: most first turns are of that kind.
-    compared = np.flatnonzero(valid[chosen] & ~_is_one_verified_prompt(batch, row, sequences, lengths))
-    given = Pool(batch.columns.tokens).gather(batch.columns.offsets[row[compared]], lengths[compared])
-    recorded = batch.table.pool.gather(batch.table.prompt_start[sequences[compared]], lengths[compared])
-    valid[chosen[compared]] = ~any_in_rows(given != recorded, offsets_of(lengths[compared]))
+    rest = (as_long & ~_is_one_verified_prompt(batch, row, sequences, lengths)).nonzero()[0]
+    given = Pool(batch.columns.tokens).blocks(firsts[rest], lengths[rest])
+    recorded = batch.table.pool.blocks(batch.table.prompt_start[sequences[rest]], lengths[rest])
+    for (block, ours), (_, theirs) in zip(given, recorded, strict=True):
+        of_block = rest[block]
+        valid[chosen[of_block]] = ~any_in_rows(ours != theirs, offsets_of(lengths[of_block]))
     return Verdict(valid, applies)
 
 

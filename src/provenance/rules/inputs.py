@@ -177,8 +177,11 @@ def wrong_rank(batch: Batch, field: str) -> Verdict:
     and the official client skips its own span check for such a tensor. Evidence: documented (Losses page).
     """
     tensor = batch.tensor(field)
-    ranks = batch.loss.ranks_of(field)
-    valid = tensor.sound & (tensor.rank >= min(ranks)) & (tensor.rank <= max(ranks))
+    first, *others = batch.loss.ranks_of(field)
+    allowed = tensor.rank == first
+    for rank in others:
+        allowed |= tensor.rank == rank
+    valid = tensor.sound & allowed
     return Verdict(valid, tensor.present if batch.loss.takes(field) else np.zeros_like(valid))
 
 
@@ -234,8 +237,7 @@ def length_mismatch(batch: Batch, field: str) -> Verdict:
     valid = tensor.rows == batch.lengths
     if not batch.loss.takes(field):
         return Verdict(None, np.zeros_like(valid))
-    spanned = batch.columns.input_spans.present | batch.columns.target_spans.present
-    return Verdict(valid, tensor.present & (tensor.rank > 0) & (batch.measured | ~spanned))
+    return Verdict(valid, tensor.present & (tensor.rank > 0) & (batch.measured | ~batch.spanned))
 
 
 @rule(
@@ -335,8 +337,9 @@ def invalid_ratio_mask(batch: Batch, field: str) -> Verdict:
     gspo).
     """
     tensor = batch.tensor(field)
-    fractional = any_in_rows((tensor.values != 0) & (tensor.values != 1), tensor.offsets)
-    return Verdict(~fractional & any_in_rows(tensor.values == 1, tensor.offsets), tensor.present)
+    ones = tensor.values == 1
+    fractional = any_in_rows((tensor.values != 0) & ~ones, tensor.offsets)
+    return Verdict(~fractional & any_in_rows(ones, tensor.offsets), tensor.present)
 
 
 @rule(

@@ -12,6 +12,7 @@ from provenance.rules._batch import Batch
 from provenance.rules._examples import RECORD, SIBLING, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
+from provenance.rules._values import LARGEST, Values
 from provenance.sequences import ABSENT
 
 _BOTH = (INPUT_SPANS, TARGET_SPANS)
@@ -127,14 +128,13 @@ def inconsistent_record(batch: Batch, field: str) -> Verdict:
     valid = table.logprob_length == table.token_length
     # Of records that conflict the first is kept, and which is the first says nothing.
     applies = batch.named_records & ~table.conflicting
-    records = np.flatnonzero(applies & valid)
+    records = (applies & valid).nonzero()[0]
     lengths = table.logprob_length[records]
-    values = table.logprobs.gather(table.logprob_start[records], lengths)
     tolerance = np.float32(batch.parameters.tolerance)
-    # Both comparisons are False for NaN, which the smallest and largest of values with a NaN are.
-    if len(values) and not (values.max() <= tolerance and values.min() > -np.inf):
-        wrong = ~((values <= tolerance) & (values > -np.inf))
-        valid[records] = ~any_in_rows(wrong, offsets_of(lengths))
+    for chosen, logprobs in table.logprobs.blocks(table.logprob_start[records], lengths):
+        plausible = Values(logprobs).between(-LARGEST, tolerance)
+        if plausible is not None:
+            valid[records[chosen]] = ~any_in_rows(~plausible, offsets_of(lengths[chosen]))
     return Verdict(valid, applies)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import OTHER_KIND, SAMPLED, TARGETS, Ints, Mask, Spans, sums_of_rows
+from provenance.columns import OTHER_KIND, SAMPLED, TARGETS, Ints, Mask, Spans, any_in_rows, sums_of_rows
 from provenance.rules._batch import Batch
-from provenance.rules._examples import DROP, WITHOUT_SPANS, case
+from provenance.rules._examples import DROP, RECORD, WITHOUT_SPANS, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS
 
@@ -69,7 +69,7 @@ def missing_spans(batch: Batch, field: str) -> Mask:
 
 
 def _covered(spans: Spans) -> Ints:
-    return sums_of_rows(np.clip(spans.length, -_CAP, _CAP), spans.offsets)
+    return sums_of_rows(np.minimum(np.maximum(spans.length, -_CAP), _CAP), spans.offsets)
 
 
 @rule(
@@ -107,6 +107,8 @@ def untiled_input(batch: Batch, field: str) -> Verdict:
 
 
 def _target_rows(batch: Batch) -> Ints:
+    if not batch.looks_at(TARGETS):
+        return batch.lengths
     tensor = batch.columns.inputs.get(TARGETS)
     return np.full(len(batch.columns), -1) if tensor is None else np.where(tensor.present, tensor.rows, -1)
 
@@ -262,8 +264,7 @@ def no_sampled_target(batch: Batch, field: str) -> Verdict:
     completion was marked as prompt. Evidence: documented (StableReinforce page).
     """
     spans = batch.columns.target_spans
-    trained = (spans.kind == SAMPLED) & (spans.length > 0)
-    return Verdict(sums_of_rows(trained.astype(np.int64), spans.offsets) > 0, spans.present)
+    return Verdict(any_in_rows(batch.sampled_runs, spans.offsets), spans.present)
 
 
 def _partial(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
@@ -289,6 +290,7 @@ def _partial(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
         case(),
         case(turns="multi"),
         case({"sequences.0.tokens": [21, 22], "sequences.0.logprobs": [-0.125, -0.375]}),
+        case({"sequences.0.tokens.3": 5, "sequences.0.logprobs.3": -0.5, "sequences.1": RECORD}),
     ],
     bad=[
         case(
@@ -312,10 +314,9 @@ def partial_sequence(batch: Batch, field: str) -> Verdict:
     spans = batch.columns.target_spans
     valid = spans.start == 0
     if batch.sequences is not None:
-        known = batch.claims.comparable(field)
-        sequence = spans.sequence[known]
-        valid[known] &= spans.length[known] == batch.table.token_length[sequence]
-    return Verdict(valid, spans.kind == SAMPLED)
+        whole = spans.length == batch.table.token_length[spans.sequence]
+        valid &= whole | ~batch.claims.comparable(field)
+    return Verdict(valid, batch.sampled_spans)
 
 
 @rule(
@@ -420,10 +421,10 @@ def discontiguous_spans(batch: Batch, field: str) -> Verdict:
     span may be right and the text still skips. Evidence: ours.
     """
     spans = batch.spans(field)
-    follows = np.zeros(len(spans.kind), np.bool_)
+    # One more than there are spans, because a datum without any may come last.
+    follows = np.zeros(len(spans.kind) + 1, np.bool_)
+    follows[1:-1] = (spans.sequence[1:] == spans.sequence[:-1]) & (spans.kind[1:] == spans.kind[:-1])
+    follows[spans.offsets] = False
     continues = np.ones(len(spans.kind), np.bool_)
-    follows[1:] = (spans.sequence[1:] == spans.sequence[:-1]) & (spans.kind[1:] == spans.kind[:-1])
-    firsts = spans.offsets[:-1]
-    follows[firsts[firsts < len(follows)]] = False
     continues[1:] = spans.start[1:] == spans.start[:-1] + spans.length[:-1]
-    return Verdict(continues, follows)
+    return Verdict(continues, follows[:-1])

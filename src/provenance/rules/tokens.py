@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import IMAGE, IMAGE_POINTER, TARGETS, TEXT, UNKNOWN_LENGTH, Mask
-from provenance.rules._batch import Batch, below
+from provenance.columns import IMAGE, IMAGE_POINTER, TARGETS, TEXT, UNKNOWN_LENGTH, Mask, lengths_of
+from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, TWO_TARGETS, WITH_IMAGE, WITHOUT_SPANS, case
 from provenance.rules._rule import Verdict, rule
 
@@ -66,8 +66,7 @@ def token_out_of_range(batch: Batch, field: str) -> Verdict:
     """
     if field == "model_input":
         return Verdict(batch.readable_tokens, batch.columns.text)
-    tensor = batch.tensor(field)
-    return Verdict(below(tensor.values, batch.token_limit), tensor.valid)
+    return Verdict(batch.values(field).between(0, batch.token_limit - 1), batch.tensor(field).valid)
 
 
 @rule(
@@ -133,12 +132,10 @@ def unknown_chunk_length(batch: Batch, field: str) -> Verdict:
     targets leave for it. Evidence: documented (Datum page: the length of an image chunk is its
     expected_tokens).
     """
-    columns = batch.columns
-    spanned = columns.input_spans.present | columns.target_spans.present
-    images = (columns.chunks.kind == IMAGE) | (columns.chunks.kind == IMAGE_POINTER)
-    return Verdict(
-        columns.chunks.length != UNKNOWN_LENGTH, images & np.repeat(spanned, np.diff(columns.chunks.offsets))
-    )
+    chunks = batch.columns.chunks
+    images = (chunks.kind == IMAGE) | (chunks.kind == IMAGE_POINTER)
+    in_spanned = batch.spanned.repeat(lengths_of(chunks.offsets))
+    return Verdict(chunks.length != UNKNOWN_LENGTH, images & in_spanned)
 
 
 @rule(
@@ -201,6 +198,7 @@ def target_not_shifted(batch: Batch, field: str) -> Verdict:
     "TOK006",
     at="position",
     over=(TARGETS,),
+    reads=("advantages", "weights"),
     given=("TOK001", "VAL001"),
     severity="warning",
     message="{value} is not the next input token {next}",

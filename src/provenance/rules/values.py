@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import SAMPLED, TARGETS, Mask
+from provenance.columns import TARGETS
 from provenance.rules._batch import Batch
 from provenance.rules._examples import RECORD, case
 from provenance.rules._rule import EVERY_INPUT, Verdict, rule
 from provenance.rules._sides import TARGET_SPANS
+from provenance.rules._values import LARGEST
 
 
 def _null_or_number(batch: Batch, field: str, element: int) -> Mapping[str, Any]:
@@ -37,7 +38,7 @@ def _null_or_number(batch: Batch, field: str, element: int) -> Mapping[str, Any]
         case({"loss_fn_inputs.logprobs.data.0": None, "loss_fn_inputs.logprobs.data.3": float("nan")}),
     ],
 )
-def non_finite_value(batch: Batch, field: str) -> Mask:
+def non_finite_value(batch: Batch, field: str) -> Verdict:
     """A loss input holds NaN, an infinity, or null.
 
     A mask does not help: NaN * 0 is NaN, so unscored positions count as well. Advantages of a group without
@@ -45,11 +46,13 @@ def non_finite_value(batch: Batch, field: str) -> Mask:
     NaN, and numbers beyond float32 are the usual sources. The official client turns None into NaN silently.
     Evidence: observed.
     """
-    tensor = batch.tensor(field)
+    valid = batch.tensor(field).valid
     if field == TARGETS:
-        return np.ones(len(tensor.values), np.bool_) if tensor.valid is None else tensor.valid
-    finite: Mask = np.isfinite(tensor.values)
-    return finite if tensor.valid is None else finite & tensor.valid
+        return Verdict(valid)
+    finite = batch.values(field).between(-LARGEST, LARGEST)
+    if finite is None or valid is None:
+        return Verdict(valid if finite is None else finite)
+    return Verdict(finite & valid)
 
 
 @rule(
@@ -67,15 +70,14 @@ def non_finite_value(batch: Batch, field: str) -> Mask:
     ],
     bad=[case({"loss_fn_inputs.logprobs.data.1": 0.25})],
 )
-def positive_logprob(batch: Batch, field: str) -> Mask:
+def positive_logprob(batch: Batch, field: str) -> Verdict:
     """A logprob is above 0, which no probability has.
 
     Raw logits, probabilities, or negated logprobs were stored instead. Rounding may leave a value just
     above 0, so ``tolerance`` (1e-4) is allowed. Take the logprobs that the sampler returned. Evidence:
     ours.
     """
-    below: Mask = batch.tensor(field).values <= np.float32(batch.parameters.tolerance)
-    return below
+    return Verdict(batch.values(field).between(-np.inf, np.float32(batch.parameters.tolerance)))
 
 
 @rule(
@@ -138,11 +140,11 @@ def placeholder_logprobs(batch: Batch, field: str) -> Verdict:
     sampler is then wrong everywhere. Not reported where the ledger recorded the same zeros. Evidence: ours.
     """
     spans, starts = batch.spans(TARGET_SPANS), batch.target_starts
-    applies = (spans.kind == SAMPLED) & (spans.length >= max(1, batch.parameters.placeholder_run))
+    applies = batch.sampled_spans & (spans.length >= max(1, batch.parameters.placeholder_run))
     values = batch.at_positions(field)
     valid = np.ones(len(applies), np.bool_)
     # Runs that begin and end with 0 are few, so that looking at each of them whole costs little.
-    candidates = np.flatnonzero(applies)
+    candidates = applies.nonzero()[0]
     ends = starts[candidates] + spans.length[candidates]
     zero_edges = (values[starts[candidates]] == 0) & (values[ends - 1] == 0)
     for span, end in zip(candidates[zero_edges].tolist(), ends[zero_edges].tolist(), strict=True):

@@ -1,0 +1,46 @@
+"""Long ranges of numbers are looked at in blocks, and no verdict depends on how large these are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from _paths import check_case, found
+
+from provenance import sequences
+from provenance.rules import registry
+from provenance.sequences import SEGMENT, Pool
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("starts", "lengths"),
+    [
+        ([], []),
+        ([4], [0]),
+        ([0, 3, 3], [3, 0, 5]),
+        ([5, SEGMENT + 1, 0, SEGMENT], [2, 4, 0, 3]),
+        ([SEGMENT, 2, 7], [9, 1, 1]),
+    ],
+)
+def test_blocks_hold_what_is_gathered(monkeypatch, size, starts, lengths):
+    monkeypatch.setattr(sequences, "_BLOCK", size)
+    pool = Pool(np.arange(10), np.arange(100, 110))
+    begin, count = np.array(starts, np.int64), np.array(lengths, np.int64)
+    blocks = list(pool.blocks(begin, count))
+    ranges = [number for chosen, _ in blocks for number in range(len(starts))[chosen]]
+    assert ranges == list(range(len(starts)))
+    numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for _, numbers in blocks)])
+    assert numbers.tolist() == pool.gather(begin, count).tolist()
+    for chosen, part in blocks:
+        assert len(part) == count[chosen].sum()
+        assert len(part) - count[chosen][-1:].sum() < size  # what is longer is a single range
+
+
+@pytest.mark.parametrize("code", ["SEQ006", "SEQ007", "SEQ011", "SEQ012"])
+def test_the_size_of_a_block_changes_no_verdict(monkeypatch, code):
+    rule = registry()[code]
+    cases = [*rule.good, *rule.bad]
+    whole = [(found(report), report.checked) for report in map(check_case, cases)]
+    assert any(violations for violations, _ in whole)
+    monkeypatch.setattr(sequences, "_BLOCK", 2)
+    assert [(found(report), report.checked) for report in map(check_case, cases)] == whole
