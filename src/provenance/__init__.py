@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         WriteError,
     )
     from provenance.formats import convert, write_datums, write_sequences
+    from provenance.formats.parquet_ledger import ParquetLedger
     from provenance.integrations.rollouts._build import Built, build
     from provenance.ledger import Ledger, LedgerStats, MemoryLedger
     from provenance.ledger.recorder import Recorder
@@ -58,6 +59,7 @@ _HOMES = {
         "WriteError",
     ),
     "provenance.formats": ("convert", "write_datums", "write_sequences"),
+    "provenance.formats.parquet_ledger": ("ParquetLedger",),
     "provenance.integrations.rollouts._build": ("Built", "build"),
     "provenance.ledger": ("Ledger", "LedgerStats", "MemoryLedger"),
     "provenance.ledger.sql": ("SqlLedger",),
@@ -96,6 +98,7 @@ __all__ = [
     "MemoryLedger",
     "MissingDependencyError",
     "ModelInput",
+    "ParquetLedger",
     "Progress",
     "PromptProvenanceSpan",
     "ProvenanceError",

@@ -15,6 +15,7 @@ from provenance.columns import Columns, Fault
 from provenance.engine.pool import cores
 from provenance.errors import ReadError, SchemaError
 from provenance.formats import objects
+from provenance.formats._folders import parquet_files
 from provenance.ledger import Ledger, MemoryLedger
 from provenance.ledger.place import is_database, is_url
 from provenance.models import Datum, SampledSequence
@@ -34,7 +35,9 @@ OnBytes = Callable[[str, int], None]
 
 
 def paths_of(data: Any) -> list[str] | None:
-    """The files that ``data`` names, patterns expanded; None when it is no path and no list of paths.
+    """The files that ``data`` names; None when it is no path and no list of paths.
+
+    Patterns are expanded, and a folder stands for the Parquet files in it.
 
     Raises:
         ReadError: a pattern matches nothing.
@@ -50,12 +53,13 @@ def paths_of(data: Any) -> list[str] | None:
     paths: list[str] = []
     for path in map(os.fspath, data):
         if path == "-" or not glob.has_magic(path) or _exists(path) or is_url(path):
-            paths.append(path)
+            # A folder without such files stays, so that opening it says what is wrong.
+            paths += parquet_files(path) or [path]
             continue
         matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         if not matches:
             raise ReadError(path, "no file matches this pattern")
-        paths += matches
+        paths += (file for match in matches for file in parquet_files(match) or [match])
     # A file that is named by two patterns is read once.
     return list({_real(path): path for path in reversed(paths)}.values())[::-1]
 
@@ -83,12 +87,19 @@ def size_of(*data: Any) -> int | None:
         return None
 
 
-def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Iterator[Columns | Piece]:
+def batches(
+    data: Any,
+    *,
+    inputs: frozenset[str] | None = None,
+    max_line: int,
+    on_bytes: OnBytes | None = None,
+) -> Iterator[Columns | Piece]:
     """The datums of ``data`` in batches, or in pieces that are to be read.
 
     Args:
         data: a path, a list of paths (patterns are expanded, "-" is stdin), Columns, Arrow record batches or
             tables, or an iterable of datums: models or JSON-shaped mappings.
+        inputs: the loss inputs that are needed, None for all. The others may be there or not.
         max_line: longest line of a JSONL file, in bytes.
         on_bytes: called with a file and the bytes of it that were read since the last call.
 
@@ -102,7 +113,7 @@ def batches(data: Any, *, max_line: int, on_bytes: OnBytes | None = None) -> Ite
             if is_database(path):
                 raise ReadError(path, "a ledger, expected a file of datums: is it meant for --ledger?")
             count = None if on_bytes is None else _bound(on_bytes, path)
-            yield from formats.pieces(path, max_line=max_line, on_bytes=count)
+            yield from formats.pieces(path, inputs=inputs, max_line=max_line, on_bytes=count)
     elif isinstance(data, Datum | Mapping | Columns) or _is_arrow(data):
         yield from _objects([data])
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
@@ -188,7 +199,8 @@ def ledger_of(
         SchemaError: it is nothing of the above.
     """
     if ledger is None or isinstance(ledger, Ledger):
-        return ledger, []
+        # A ledger over files knows which records it could not read.
+        return ledger, [(file, 0, fault) for file, fault in getattr(ledger, "faults", ())]
     memory = MemoryLedger()
     found: list[tuple[str | None, int, Fault]] = []
     paths = paths_of(ledger)
@@ -196,6 +208,11 @@ def ledger_of(
         database = next(filter(is_database, paths), None)
         if database is not None:
             return _open(database, paths), found
+        if all(path.lower().endswith(".parquet") for path in paths):
+            from provenance.formats.parquet_ledger import ParquetLedger, is_large
+
+            if is_large(paths):
+                return ledger_of(ParquetLedger(paths, on_bytes=on_bytes), max_line=max_line)
         for path in paths:
             count = None if on_bytes is None else _bound(on_bytes, path)
             for table, faults in formats.read_sequences(path, max_line=max_line, on_bytes=count):

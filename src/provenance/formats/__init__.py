@@ -91,14 +91,21 @@ def read_datums(
 
 
 def pieces(
-    path: str | os.PathLike[str], *, max_line: int = MAX_LINE, on_bytes: OnBytes | None = None
+    path: str | os.PathLike[str],
+    *,
+    inputs: frozenset[str] | None = None,
+    max_line: int = MAX_LINE,
+    on_bytes: OnBytes | None = None,
 ) -> Iterator[Columns | Piece]:
-    """As `read_datums`, but what can be read apart from the rest, in any thread, is left to be read."""
+    """As `read_datums`, but what can be read apart from the rest, in any thread, is left to be read.
+
+    ``inputs`` are the loss inputs that are needed, None for all; what can be passed over without them is.
+    """
     if not is_arrow(os.fspath(path)):
         return read_datums(path, max_line=max_line, on_bytes=on_bytes)
     from provenance.formats import arrow
 
-    return arrow.pieces(os.fspath(path), on_bytes=on_bytes)
+    return arrow.pieces(os.fspath(path), inputs=inputs, on_bytes=on_bytes)
 
 
 def read_sequences(

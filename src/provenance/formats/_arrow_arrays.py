@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from provenance.columns import Array, Floats, Ints, Mask, offsets_of
+from provenance.formats._arrow_limits import bound_elements
 
 _INT64_MAX: Final = 2**63 - 1
 _DTYPES: Final = {
@@ -133,6 +134,8 @@ def lists_of(array: Any, keep: Mask | None = None) -> Lists:
     starts, lengths = _bounds(array)
     lengths = np.where(present, lengths, 0)
     offsets = offsets_of(lengths)
+    # Views may share their elements, and elements without bytes may be any number.
+    bound_elements(int(offsets[-1]), array.nbytes, "a list column")
     return Lists(present, lengths, offsets, _elements(array.values, starts, lengths, int(offsets[-1])))
 
 

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 
 from provenance.errors import ReadError, WriteError
 from provenance.formats._arrow_arrays import joined, lists_of
+from provenance.formats._ipc_messages import check_file, check_stream
+from provenance.formats._parquet_pages import check_footer, check_pages
 
 #: Rows a batch has at most: datums of a few tokens still cost memory of their own.
 _MOST_ROWS: Final = 4096
@@ -76,11 +78,16 @@ class ArrowFile:
             self._parquet = pq.ParquetFile(
                 self._source, metadata=self._footer, pre_buffer=False, buffer_size=_BUFFER_BYTES
             )
+            if self._footer is None:
+                check_footer(self._source, self._size, self._parquet.schema)
             self.schema = self._parquet.schema_arrow
             return
         if magic == b"ARROW1":
+            check_file(self._source, self._size)
             self._ipc = pa.ipc.open_file(self._source, options=options)
         elif magic[:4] == b"\xff\xff\xff\xff":
+            check_stream(self._source, self._size)
+            self._source.seek(0)
             self._ipc = pa.ipc.open_stream(self._source, options=options)
         else:
             raise pa.ArrowInvalid(
@@ -180,6 +187,7 @@ class ArrowFile:
         With ``threads`` the columns of a batch are decoded at once.
         """
         read = 0
+        check_pages(self._source, self._parquet.metadata, part.groups, names)
         for batch in self._parquet.iter_batches(
             part.batch_rows,
             row_groups=list(part.groups),

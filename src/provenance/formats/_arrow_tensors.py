@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from provenance.columns import FLOAT32, INT64, TARGETS, Ints, Mask, Tensor, any_in_rows
 from provenance.formats._arrow_arrays import Lists, as_float32, as_int64, is_list, lists_of, numbers, validity
+from provenance.formats._arrow_limits import bound_elements
 
 
 def tensor_of(name: str, column: Any, readable: Mask) -> Tensor:
@@ -55,6 +56,7 @@ def matrices(lists: Lists) -> tuple[Ints, Mask, Ints, Any, Mask | None]:
     n = len(lists.present)
     if pa.types.is_fixed_size_list(inner.type):
         width = inner.type.list_size
+        bound_elements(len(inner) * width, inner.nbytes, "a column of lists of one length")
         # A null row keeps its places, so that the other rows keep theirs.
         elements = inner.values.slice(inner.offset * width, len(inner) * width)
         rows = validity(inner)

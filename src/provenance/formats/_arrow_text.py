@@ -27,8 +27,9 @@ _SPECIAL: Final = (
     (np.isposinf, "Infinity"),
     (np.isneginf, "-Infinity"),
     (lambda values: (values == 0) & np.signbit(values), "-0.0"),
-    (lambda values: values == _ODD, repr(_ODD)),
-    (lambda values: values == -_ODD, repr(-_ODD)),
+    # Beside float16 it is rounded, to 0.
+    (lambda values: (values == _ODD) & (values != 0), repr(_ODD)),
+    (lambda values: (values == -_ODD) & (values != 0), repr(-_ODD)),
 )
 
 

@@ -94,7 +94,7 @@ def _copy_lines(source: str, put: Callable[[bytes], object], max_line: int) -> i
     sequences, lines = _lines(source, max_line)
     count = 0
     for line in lines:
-        with _placed(source, line):
+        with placed(source, line):
             if sequences:
                 jsonl.sequence_in(line)
             else:
@@ -116,7 +116,7 @@ def _lines_to_arrow(source: str, path: str, name: str, max_line: int) -> int:
     def objects() -> Iterator[Mapping[str, Any]]:
         nonlocal count, current
         for current in lines:
-            with _placed(source, current):
+            with placed(source, current):
                 found = jsonl.object_in(current)
             yield found
             count += 1
@@ -135,7 +135,7 @@ def _lines(source: str, max_line: int) -> tuple[bool, Iterator[Line]]:
     first = next(lines, None)
     if first is None:
         raise ReadError(name_of(source), NO_RECORD)
-    with _placed(source, first):
+    with placed(source, first):
         fields = jsonl.object_in(first)
         if "model_input" not in fields and "prompt_tokens" not in fields:
             raise RecordError("", NEITHER)
@@ -143,7 +143,8 @@ def _lines(source: str, max_line: int) -> tuple[bool, Iterator[Line]]:
 
 
 @contextlib.contextmanager
-def _placed(source: str, line: Line) -> Iterator[None]:
+def placed(source: str, line: Line) -> Iterator[None]:
+    """Turn what is wrong with a line into a `ReadError` that names it."""
     try:
         yield
     except RecordError as error:

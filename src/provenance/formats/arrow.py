@@ -39,6 +39,7 @@ __all__ = [
     "pieces",
     "read_datums",
     "read_sequences",
+    "row_groups",
     "table_of_batch",
     "write_datums",
     "write_sequences",
@@ -112,16 +113,24 @@ class Piece:
                 row += len(batch)
 
 
-def pieces(path: str, *, on_bytes: Callable[[int], object] | None = None) -> Iterator[Columns | Piece]:
+def pieces(
+    path: str,
+    *,
+    inputs: frozenset[str] | None = None,
+    on_bytes: Callable[[int], object] | None = None,
+) -> Iterator[Columns | Piece]:
     """As `read_datums`, but what can be read apart from the rest is left to be read.
 
-    These are the row groups of a Parquet file, unless they are too large to be read at once.
+    These are the row groups of a Parquet file, unless they are too large to be read at once. ``inputs`` are
+    the loss inputs that are needed; None for all.
     """
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
         if not file.is_parquet or datum_faults(file.schema):
             yield from _read(file, path, BATCH_POSITIONS)
             return
-        names = _read_names(file)
+        names = tuple(
+            name for name in _read_names(file) if inputs is None or name in STRUCTURE or name in inputs
+        )
         parts = file.parts(_counted(names), BATCH_POSITIONS)
         total = sum(part.stored for part in parts)
         for part in parts:
@@ -134,6 +143,20 @@ def pieces(path: str, *, on_bytes: Callable[[int], object] | None = None) -> Ite
                 yield _columns(batch, path, row)
                 row += len(batch)
         file.finish()
+
+
+def row_groups(path: str) -> list[Piece]:
+    """All of a Parquet file as pieces, whatever their size; none for another file, or one without datums.
+
+    Raises:
+        ReadError: The file cannot be opened.
+    """
+    with failing(ReadError, path), ArrowFile(path) as file:
+        if not file.is_parquet or datum_faults(file.schema):
+            return []
+        names = _read_names(file)
+        parts = file.parts(_counted(names), BATCH_POSITIONS)
+        return [Piece(path, names, part, file.footer) for part in parts]
 
 
 def columns_of_batch(

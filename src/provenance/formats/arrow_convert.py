@@ -29,15 +29,20 @@ class _Read(NamedTuple):
 def to_lines(source: str, put: Callable[[bytes], object]) -> int:
     """Write the records of an Arrow file as lines of JSON, and return how many; errors as for ``convert``."""
     count = 0
+    for line in lines_of(source):
+        put(line.encode() + b"\n")
+        count += 1
+    return count
+
+
+def lines_of(source: str) -> Iterator[str]:
+    """The records of an Arrow file as lines of JSON; raises `ReadError`."""
     for batch, first_row, table in _batches(source):
         try:
             lines = datum_lines(batch) if table is None else sequence_lines(batch, table)
         except RowError as error:
             raise ReadError(source, f"row {first_row + error.row}: {error.what}") from None
-        for line in lines:
-            put(line.encode() + b"\n")
-        count += len(batch)
-    return count
+        yield from lines
 
 
 def copy(source: str, path: str, name: str) -> int:

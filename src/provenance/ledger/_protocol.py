@@ -32,8 +32,8 @@ class Ledger(Protocol):
     def lookup(self, ids: Sequence[str], session: str | None) -> SequenceTable:
         """One row for each id, in that order. A check of files may call it from several threads at once.
 
-        The row is that of the session where it has the id, else of another session that does; ``known`` is
-        False where no session has it, ``ambiguous`` True where several others do.
+        The row is that of the session where it has the id, else of the first other session, by name, that
+        does; ``known`` is False where no session has it, ``ambiguous`` True where several others do.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import wraps
 from hashlib import blake2b
@@ -20,6 +20,7 @@ from provenance.ledger.stats import LedgerStats, SessionStats
 from provenance.models import SampledSequence
 from provenance.sequences import (
     ABSENT,
+    COLUMNS,
     Record,
     SequenceTable,
     TableBuilder,
@@ -31,8 +32,6 @@ from provenance.sequences import (
 #: Tokens of a prompt, evenly spread, that make its digest together with its length.
 _SAMPLED_TOKENS: Final = 8
 _ODD: Final = np.int64(0x9E3779B97F4A7C15 - 2**64)
-_POOLS: Final = ("pool", "logprobs")
-_COLUMNS: Final = tuple(f.name for f in fields(SequenceTable) if f.name not in _POOLS)
 
 
 P = ParamSpec("P")
@@ -137,11 +136,15 @@ class MemoryLedger:
         """One row for each id (see ``Ledger.lookup``)."""
         own = self._index.get(session, {}) if session is not None else {}
         rows = np.array([own.get(sequence_id, 0) for sequence_id in ids], np.int64)
-        ambiguous = np.zeros(len(ids), np.bool_)
-        for i in np.flatnonzero(rows == 0).tolist():
-            elsewhere = [index[ids[i]] for index in self._index.values() if ids[i] in index]
-            rows[i], ambiguous[i] = elsewhere[0] if elsewhere else 0, len(elsewhere) > 1
-        return replace(self._table.take(rows), ambiguous=ambiguous)
+        ambiguous = []
+        for i in (rows == 0).nonzero()[0].tolist():
+            elsewhere = {name: index[ids[i]] for name, index in self._index.items() if ids[i] in index}
+            rows[i] = elsewhere[min(elsewhere)] if elsewhere else 0
+            if len(elsewhere) > 1:
+                ambiguous.append(i)
+        found = self._table.take(rows)
+        found.ambiguous[ambiguous] = True
+        return found
 
     @_one_at_a_time
     def renew(self, ids: Sequence[str], session: str, at: datetime) -> int:
@@ -229,7 +232,7 @@ class MemoryLedger:
         """All records in one table, row 0 the blank one."""
         if len(self._parts) > 1:
             columns = {
-                name: np.concatenate([getattr(part, name) for part in self._parts]) for name in _COLUMNS
+                name: np.concatenate([getattr(part, name) for part in self._parts]) for name in COLUMNS
             }
             self._parts = [SequenceTable(**columns, pool=self._pool, logprobs=self._logprobs)]
         return self._parts[0]
@@ -252,7 +255,7 @@ class MemoryLedger:
             "logprob_start": first_logprob + offsets_of(table.logprob_length)[:-1],
         }
         # Copies: a view would keep alive whatever buffer of a file it lies in.
-        columns: dict[str, Any] = {name: getattr(table, name).copy() for name in _COLUMNS} | own
+        columns: dict[str, Any] = {name: getattr(table, name).copy() for name in COLUMNS} | own
         self._parts.append(SequenceTable(**columns, pool=self._pool, logprobs=self._logprobs))
         self._size += len(table)
 
