@@ -58,6 +58,16 @@ def test_the_page_is_what_the_declarations_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "mend it with: python tests/test_mutations_docs.py"
 
 
+def test_every_rule_has_a_row_and_a_mutation_that_breaks_it_alone() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("## Which break a rule")[2]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    alone = {cells[0]: re.findall(r"`([a-z0-9-]+)`", cells[2]) for cells in rows}
+    assert alone.keys() == rules().keys()
+    for code, names in alone.items():
+        assert names, f"nothing breaks {code} alone"
+        assert all(mutations.registry()[name].fires == (code,) for name in names)
+
+
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "fuzzing.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 3

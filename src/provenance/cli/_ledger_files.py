@@ -16,8 +16,9 @@ from provenance.engine.sources import paths_of
 from provenance.errors import WriteError
 from provenance.formats._new_ledger import open_whole
 from provenance.ledger.place import is_database
+from provenance.ledger.recorded import record_object
 from provenance.ledger.sql import SqlLedger
-from provenance.sequences import ABSENT, SequenceTable, rfc3339
+from provenance.sequences import SequenceTable
 
 __all__ = ["export_file", "import_files", "trained_on"]
 
@@ -82,39 +83,11 @@ def export_file(ledger: SqlLedger, path: str, session: str | None) -> int:
         nonlocal written
         for table in ledger.tables(session):
             for i in range(len(table)):
-                yield _record(table, i)
+                yield record_object(table, i)
             written += len(table)
 
     formats.write_sequences(records(), path)
     return written
-
-
-def _record(table: SequenceTable, i: int) -> dict[str, Any]:
-    """A sequence in the shape of a JSON object."""
-    record = {
-        "sequence_id": table.sequence_id[i],
-        "session_id": table.session_id[i],
-        "prompt_tokens": table.prompt(i),
-        "tokens": table.tokens(i),
-        "logprobs": table.sampled_logprobs(i),
-        "sampled_at": rfc3339(int(table.sampled_at[i])),
-        "record_stability_info": bool(table.record_stability_info[i]),
-    }
-    if table.last_used_at[i] != ABSENT:
-        record["last_used_at"] = rfc3339(int(table.last_used_at[i]))
-    record |= {
-        name: getattr(table, name)[i]
-        for name in ("model", "policy_version", "stop_reason")
-        if getattr(table, name)[i] is not None
-    }
-    record |= {
-        name: float(getattr(table, name)[i])
-        for name in ("temperature", "top_p")
-        if not np.isnan(getattr(table, name)[i])
-    }
-    return record | {
-        name: int(getattr(table, name)[i]) for name in ("top_k", "seed") if getattr(table, name)[i] != ABSENT
-    }
 
 
 def trained_on(path: str) -> list[str]:

@@ -31,6 +31,8 @@ _COMMANDS = (
     "convert",
     "demo",
     "explain",
+    "fuzz",
+    "generate",
     "inspect",
     "ledger",
     "rules",

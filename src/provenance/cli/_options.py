@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,11 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIG",
+    "IGNORE",
     "LEDGER",
     "LOSS",
+    "LOSS_CONFIG",
     "MAX_LINE",
+    "MAX_TOKENS",
     "NOW",
+    "SELECT",
     "SESSION",
+    "VOCAB_SIZE",
+    "changed_contract_of",
     "complete_codes",
     "complete_files",
     "complete_losses",
@@ -95,6 +102,30 @@ CONFIG = click.option(
     help="A contract file: rules, severities, parameters.",
 )
 
+SELECT = click.option(
+    "--select",
+    multiple=True,
+    metavar="CODES",
+    shell_complete=complete_codes,
+    help="Only these rules or families (SPN,SEQ003).",
+)
+IGNORE = click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODES",
+    shell_complete=complete_codes,
+    help="Not these rules or families.",
+)
+VOCAB_SIZE = click.option(
+    "--vocab-size", type=click.IntRange(min=1), metavar="N", help="Token ids must be below it."
+)
+MAX_TOKENS = click.option(
+    "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Datums must not be longer."
+)
+LOSS_CONFIG = click.option(
+    "--loss-config", multiple=True, metavar="KEY=JSON", help="Configuration of the loss; repeatable."
+)
+
 # The readers' own limit, which is not imported for --help.
 MAX_LINE = click.option(
     "--max-line",
@@ -115,4 +146,25 @@ def contract_of(loss: str | None, config: str | None) -> Contract:
     contract = Contract.load(config, loss=loss or "stable_reinforce")
     if loss not in (None, contract.loss.name):
         raise click.UsageError(f"loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}")
+    return contract
+
+
+def changed_contract_of(
+    loss: str | None,
+    config: str | None,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    parameters: Mapping[str, int | None],
+) -> Contract:
+    """The contract that `contract_of` gives, with the rules and parameters that other options ask for."""
+    contract = contract_of(loss, config)
+    given = {name: value for name, value in parameters.items() if value is not None}
+    if given:
+        contract = contract.with_parameters(**given)
+    if select:
+        contract = contract.select(select)
+    if ignore:
+        contract = contract.ignore(ignore)
+    if not contract.severities:
+        raise click.UsageError("--select and --ignore leave no rule of this contract to check")
     return contract

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+import click
+
+from provenance.engine.sources import paths_of
 from provenance.errors import WriteError
 from provenance.formats._io import replacing
 
-__all__ = ["open_output"]
+__all__ = ["open_output", "refuse_same_file"]
 
 
 @contextmanager
@@ -43,3 +47,12 @@ def _open_file(path: str) -> Iterator[TextIO]:
         Path(temporary).open("w", encoding="utf-8", errors="backslashreplace") as stream,
     ):
         yield stream
+
+
+def refuse_same_file(output: str | None, *targets: str | None) -> None:
+    """Refuse a report that would take the place of what is read, or of the datums that are written."""
+    if output in (None, "-"):
+        return
+    used = paths_of([target for target in targets if target is not None and target != "-"]) or []
+    if os.path.realpath(output) in map(os.path.realpath, used):
+        raise click.UsageError(f"{output!r} is read or written as something else too: name another --output")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +14,18 @@ import click
 from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
 from provenance.cli._options import (
     CONFIG,
+    IGNORE,
     LEDGER,
     LOSS,
+    LOSS_CONFIG,
     MAX_LINE,
+    MAX_TOKENS,
     NOW,
+    SELECT,
     SESSION,
-    complete_codes,
+    VOCAB_SIZE,
+    changed_contract_of,
     complete_files,
-    contract_of,
 )
 
 if TYPE_CHECKING:
@@ -39,25 +42,11 @@ __all__ = ["check"]
 @SESSION
 @NOW
 @CONFIG
-@click.option(
-    "--select",
-    multiple=True,
-    metavar="CODES",
-    shell_complete=complete_codes,
-    help="Only these rules or families (SPN,SEQ003).",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="CODES",
-    shell_complete=complete_codes,
-    help="Not these rules or families.",
-)
-@click.option("--vocab-size", type=click.IntRange(min=1), metavar="N", help="Token ids must be below it.")
-@click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Datums must not be longer.")
-@click.option(
-    "--loss-config", multiple=True, metavar="KEY=JSON", help="Configuration of the loss; repeatable."
-)
+@SELECT
+@IGNORE
+@VOCAB_SIZE
+@MAX_TOKENS
+@LOSS_CONFIG
 @click.option(
     "--format",
     "format_",
@@ -131,27 +120,22 @@ def check(
 
     DATA are paths, patterns like 'rollouts/*.parquet', or - for JSONL on stdin.
     """
+    from provenance.cli._output import open_output, refuse_same_file
+
     if statistics and format_ not in ("text", "json"):
         raise click.UsageError(f"--statistics is for --format text and json, not {format_}")
-    _refuse_same_file(output, write_good, write_bad, config, *data, *ledger)
+    refuse_same_file(output, write_good, write_bad, config, *data, *ledger)
     parameters = {"vocab_size": vocab_size, "max_tokens": max_tokens}
     loss_configuration = loss_config_of(loss_config)
 
     from provenance import engine
-    from provenance.cli._output import open_output
     from provenance.cli._progress import ProgressBar
     from provenance.cli._requests import Stated, stated_by
     from provenance.reports.text import count, verdict
 
     given = Stated(loss, session, loss_configuration or None)
     loss, session, stated_config = stated_by(data, given, max_line=max_line)
-    contract = _contract(
-        loss,
-        config,
-        codes_of(select),
-        codes_of(ignore),
-        {name: value for name, value in parameters.items() if value is not None},
-    )
+    contract = changed_contract_of(loss, config, codes_of(select), codes_of(ignore), parameters)
     arguments: dict[str, Any] = {
         "data": list(data),
         "contract": contract,
@@ -184,36 +168,6 @@ def check(
     if failed and not errors and not quiet:
         say("note", f"{count(warnings, 'warning')} and --fail-on warning make the exit code 1")
     return int(failed)
-
-
-def _refuse_same_file(output: str | None, *targets: str | None) -> None:
-    """The report would take the place of what is read, or of the datums that are written."""
-    if output in (None, "-"):
-        return
-    from provenance.engine.sources import paths_of
-
-    used = paths_of([target for target in targets if target is not None and target != "-"]) or []
-    if os.path.realpath(output) in map(os.path.realpath, used):
-        raise click.UsageError(f"{output!r} is read or written as something else too: name another --output")
-
-
-def _contract(
-    loss: str | None,
-    config: str | None,
-    select: list[str],
-    ignore: list[str],
-    parameters: dict[str, Any],
-) -> Contract:
-    contract = contract_of(loss, config)
-    if parameters:
-        contract = contract.with_parameters(**parameters)
-    if select:
-        contract = contract.select(select)
-    if ignore:
-        contract = contract.ignore(ignore)
-    if not contract.severities:
-        raise click.UsageError("--select and --ignore leave no rule of this contract to check")
-    return contract
 
 
 def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from provenance.errors import ContractError
 from provenance.json_schema._contract import contract_definitions
 from provenance.json_schema._data import data_definitions
+from provenance.json_schema._fuzz import fuzz_definitions
 from provenance.json_schema._nodes import REF, Schema, in_order, mapped, named_in, without
 from provenance.json_schema._report import report_definitions
 
@@ -31,6 +32,7 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "report": "Report",
         "violation": "Violation",
         "contract": "Contract",
+        "fuzz-report": "FuzzReport",
     }
 )
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -99,7 +101,7 @@ def _definition(name: str) -> str:
 @lru_cache(maxsize=1)
 def _definitions() -> dict[str, Schema]:
     """All definitions with the keywords of every profile."""
-    found = data_definitions() | contract_definitions() | report_definitions()
+    found = data_definitions() | contract_definitions() | report_definitions() | fuzz_definitions()
     return {name: mapped(found[name], in_order) for name in sorted(found)}
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from provenance.errors import LedgerError
 from provenance.ledger._protocol import Ledger
@@ -49,3 +52,31 @@ def _sequence(table: SequenceTable, i: int) -> SampledSequence:
         top_k=None if top_k == ABSENT else top_k,
         seed=None if seed == ABSENT else seed,
     )
+
+
+def record_object(table: SequenceTable, i: int) -> dict[str, Any]:
+    """A row of a table in the shape of a JSON object, with arrays for lists."""
+    record = {
+        "sequence_id": table.sequence_id[i],
+        "session_id": table.session_id[i],
+        "prompt_tokens": table.prompt(i),
+        "tokens": table.tokens(i),
+        "logprobs": table.sampled_logprobs(i),
+        "sampled_at": rfc3339(int(table.sampled_at[i])),
+        "record_stability_info": bool(table.record_stability_info[i]),
+    }
+    if table.last_used_at[i] != ABSENT:
+        record["last_used_at"] = rfc3339(int(table.last_used_at[i]))
+    record |= {
+        name: getattr(table, name)[i]
+        for name in ("model", "policy_version", "stop_reason")
+        if getattr(table, name)[i] is not None
+    }
+    record |= {
+        name: float(getattr(table, name)[i])
+        for name in ("temperature", "top_p")
+        if not np.isnan(getattr(table, name)[i])
+    }
+    return record | {
+        name: int(getattr(table, name)[i]) for name in ("top_k", "seed") if getattr(table, name)[i] != ABSENT
+    }

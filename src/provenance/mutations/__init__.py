@@ -11,7 +11,7 @@ from provenance.mutations import (
     values,
 )
 from provenance.mutations._dataset import Dataset
-from provenance.mutations._mutation import Mutation, Place, apply, mutation, registry
+from provenance.mutations._mutation import Mutation, Place, apply, mutation, named, registry
 
 __all__ = [
     "Dataset",
@@ -21,6 +21,7 @@ __all__ = [
     "apply",
     "files",
     "mutation",
+    "named",
     "options",
     "records",
     "registry",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from provenance.contract import Contract
 from provenance.engine import check
+from provenance.errors import WriteError
+from provenance.formats import is_arrow, writer_of
+from provenance.formats._io import replacing, writing
 from provenance.formats._json import dumps
+from provenance.formats._problem import RowError
 from provenance.report import Report
 
 Json: TypeAlias = dict[str, Any]
@@ -76,13 +82,55 @@ class Dataset:
         ]
         return b"".join(line + b"\n" for line in lines)
 
+    def write(
+        self,
+        datums: str | os.PathLike[str] | None = None,
+        sequences: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write the datums to a file, and what was sampled to another, in the formats that their names say.
+
+        Both take their names when both are complete; on failure nothing is left of them.
+
+        Args:
+            datums: the file of datums; broken lines can be written to lines of JSON only.
+            sequences: the file of sequences, empty where there is no ledger.
+
+        Raises:
+            WriteError: for an unknown suffix, a place that cannot be written, or a datum or sequence that the
+                format cannot hold.
+        """
+        with contextlib.ExitStack() as stack:
+            for path, kind in ((datums, "datums"), (sequences, "sequences")):
+                if path is not None:
+                    name = os.fspath(path)
+                    self._write(name, kind, stack.enter_context(replacing(name)))
+
+    def _write(self, name: str, kind: str, temporary: str) -> None:
+        """Write one of the two lists to a file that will be called ``name``."""
+        write = writer_of(name, sequences=kind == "sequences")
+        try:
+            if kind == "sequences":
+                write(self.sequences or (), temporary)
+            elif not self.lines:
+                write(self.datums, temporary)
+            elif is_arrow(name, WriteError):
+                raise WriteError(name, "a broken line can be written to lines of JSON (.jsonl) only")
+            else:
+                with writing(temporary, name) as put:
+                    put(self.to_jsonl())
+        except RowError as error:
+            raise WriteError(name, f"{error}; lines of JSON (.jsonl) hold it") from error
+
+
+_IMMUTABLE: Final = frozenset({int, float, str, bool, type(None)})
+
 
 def copied(value: Any) -> Any:
-    """A deep copy that does not visit each number of a list."""
+    """A deep copy that does not visit each number of a list; what is there twice is copied twice."""
+    if type(value) in _IMMUTABLE:
+        return value
     if isinstance(value, Mapping):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, list):
-        if any(isinstance(item, (dict, list)) for item in value):
-            return [copied(item) for item in value]
-        return value.copy()
+        return value.copy() if _IMMUTABLE.issuperset(map(type, value)) else [copied(item) for item in value]
     return copy.deepcopy(value)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from provenance import rules
 from provenance.errors import SchemaError
 from provenance.mutations._dataset import Dataset
+from provenance.report import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,18 @@ class Place:
     """Number of changed elements from there."""
     sequence_id: str | None = None
     """The sequence whose record, or whose stretch of a datum, was changed."""
+
+    def location(self, *, file: str | None = None, line: int | None = None) -> Location:
+        """The place as reports have it."""
+        return Location(
+            file=file,
+            row=self.row,
+            line=line,
+            field=self.field,
+            index=self.index,
+            length=self.length,
+            sequence_id=self.sequence_id,
+        )
 
 
 Mutate: TypeAlias = Callable[[Dataset, random.Random], Place | None]
@@ -130,7 +143,7 @@ def apply(dataset: Dataset, names: Iterable[str], seed: int) -> list[tuple[Mutat
     Raises:
         SchemaError: a name is no mutation's; nothing was changed.
     """
-    chosen = [_named(name) for name in names]
+    chosen = [named(name) for name in names]
     applied = []
     for number, found in enumerate(chosen):
         rng = random.Random(f"{seed}/{number}/{found.name}")  # noqa: S311 - reproducible, not secret
@@ -140,7 +153,8 @@ def apply(dataset: Dataset, names: Iterable[str], seed: int) -> list[tuple[Mutat
     return applied
 
 
-def _named(name: str) -> Mutation:
+def named(name: str) -> Mutation:
+    """The mutation of that name; raises `SchemaError`."""
     if name in _registry:
         return _registry[name]
     near = difflib.get_close_matches(str(name), _registry, 1, 0.5)

@@ -167,8 +167,8 @@ def _age(dataset: Dataset, rng: random.Random, seconds: float) -> Place | None:
 
 @mutation(fires=("SES004",))
 def sampled_in_the_future(dataset: Dataset, rng: random.Random) -> Place | None:
-    """A sampler's clock runs ahead by more than two clocks differ."""
-    seconds = dataset.contract.parameters.skew + 1
+    """A sampler wrote its local time as UTC, hours ahead, which is more than two clocks differ."""
+    seconds = dataset.contract.parameters.skew + 7200
     for run, record in _at_a_time(dataset, rng, seconds):
         record["sampled_at"] = rfc3339(moment_of(dataset.now) + round(seconds * 1_000_000))
         record.pop("last_used_at", None)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from provenance.contract import Contract
 from provenance.errors import ContractError
+from provenance.generate._rooms import LOSS_FOR, SHAPE_FOR
 from provenance.mutations import Dataset, Mutation
 from provenance.mutations import registry as mutations
 from provenance.rules import registry as rules
@@ -31,29 +32,16 @@ def broken(rule: str) -> st.SearchStrategy[Dataset]:
     return st.builds(_break, batch(_room(rule)), st.sampled_from(pure), SEEDS)
 
 
-#: Where a rule asks for another loss, parameters or sizes than `_room` gives.
-_LOSSES: Final[Mapping[str, str]] = {
-    "CFG003": "ppo",
-    "INP008": "gspo",
-    "TOK006": "importance_sampling",
-}
 _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "TOK001": {"vocab_size": 1000},
     "SEQ012": {"foreign_logprobs": 0.0005},
     "SES005": {"learner_version": 12, "max_policy_lag": 2},
 }
-_SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "SPN010": {"unanswered": True, "prompt": (6, 10)},
-    "TOK003": {"images": (1, 3)},
-    "TOK004": {"images": (1, 3)},
-    "TOK006": {"spans": False},
-    "VAL003": {"completion": (32, 40)},
-}
 
 
 def _room(rule: str) -> Options:
     """Options under which each pure mutation of a rule finds a place in every example."""
-    contract = Contract.for_loss(_LOSSES.get(rule, "stable_reinforce"))
+    contract = Contract.for_loss(LOSS_FOR.get(rule, "stable_reinforce"))
     room = Options(
         contract=contract.with_parameters(**_PARAMETERS.get(rule, {})),
         trajectories=(2, 3),
@@ -66,7 +54,7 @@ def _room(rule: str) -> Options:
         spans=True,
         constant=False,
     )
-    return replace(room, **_SHAPES.get(rule, {}))
+    return replace(room, **SHAPE_FOR.get(rule, {}))
 
 
 def _break(dataset: Dataset, chosen: Mutation, seed: int) -> Dataset:

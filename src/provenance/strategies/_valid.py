@@ -8,11 +8,11 @@ from typing import Any, Final, TypeAlias
 from provenance.builder import build_datums
 from provenance.contract import Contract
 from provenance.errors import SchemaError
+from provenance.generate._fill import Drawn, filled, group, largest_advantage
+from provenance.generate._fit import dataset, fitted
 from provenance.ledger import MemoryLedger
 from provenance.models import Datum, SampledSequence, Trajectory
 from provenance.mutations import Dataset
-from provenance.strategies._fill import Drawn, filled, group, largest_advantage
-from provenance.strategies._fit import dataset, fitted
 from provenance.strategies._hypothesis import st
 
 Range: TypeAlias = tuple[int, int]

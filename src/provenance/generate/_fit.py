@@ -9,21 +9,30 @@ import numpy as np
 from provenance.builder import build_datums
 from provenance.columns import TARGETS
 from provenance.contract import Contract
+from provenance.generate._fill import NOW, SESSION
 from provenance.models import Datum, TensorData, Trajectory
 from provenance.models._arrays import Floats
 from provenance.mutations import Dataset
-from provenance.strategies._fill import NOW, SESSION
 
 
-def dataset(contract: Contract, found: Sequence[Trajectory], spans: bool, width: int) -> Dataset:
+def dataset(
+    contract: Contract,
+    found: Sequence[Trajectory],
+    spans: bool,
+    width: int,
+    *,
+    session: str = SESSION,
+    now: str = NOW,
+) -> Dataset:
+    """The datums of trajectories, with what a loss requires, and all that was sampled."""
     built = [datum for trajectory in found for datum in build_datums(trajectory)]
     sampled = [turn.sequence for trajectory in found for turn in trajectory.turns]
     return Dataset(
         datums=[fitted(datum, contract, spans, width).model_dump(mode="json") for datum in built],
         sequences=[sequence.model_dump(mode="json") for sequence in sampled],
         contract=contract,
-        session=SESSION,
-        now=NOW,
+        session=session,
+        now=now,
     )
 
 

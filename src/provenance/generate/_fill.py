@@ -1,13 +1,15 @@
-"""Trajectories of drawn sizes, filled with numbers from a seed."""
+"""Trajectories of given sizes, filled with numbers from a seed: the same on every machine."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from provenance.columns import Ints
 from provenance.contract import Contract
 from provenance.models import (
     EncodedTextChunk,
@@ -26,13 +28,14 @@ NOW: Final = "2026-01-02T12:00:00Z"
 #: New tokens of a prompt, tokens of its completion, whether the prompt starts anew and extends no turn.
 Sizes: TypeAlias = tuple[int, int, bool]
 
-_MOMENT: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
+MOMENT: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
+"""NOW."""
 _PNG: Final = bytes.fromhex("89504e470d0a1a0a")
 _VOCABULARY: Final = 32_000
 
 
 class Drawn(NamedTuple):
-    """What Hypothesis draws of a trajectory. All else follows from the seed."""
+    """What is chosen of a trajectory. All else follows from the seed."""
 
     turns: list[Sizes]
     seed: int
@@ -55,17 +58,18 @@ def group(contract: Contract, found: list[Drawn]) -> list[Trajectory]:
     return [filled(contract, name, drawn) for name, drawn in zip(names, found, strict=True)]
 
 
-def filled(contract: Contract, name: str, drawn: Drawn) -> Trajectory:
-    """A trajectory whose turns are filled with tokens, logprobs and times."""
+def filled(
+    contract: Contract, name: str, drawn: Drawn, *, session: str = SESSION, now: datetime = MOMENT
+) -> Trajectory:
+    """A trajectory whose turns are filled with tokens, logprobs and times; under seed 0 they are counted."""
     answered = [*drawn.turns, (drawn.turns[0][0], 0, False)] if drawn.unanswered else drawn.turns
     sizes = _fitting(contract, answered, drawn.image)
-    rng = np.random.default_rng(drawn.seed)
+    seed = drawn.seed
     total = sum(prompt + completion for prompt, completion, _ in sizes)
-    counted = drawn.seed == 0
-    tokens = _tokens(contract, rng, total, counted=counted)
-    logprobs = _logprobs(rng, total, counted=counted)
-    sampled_at = _MOMENT - timedelta(seconds=0 if counted else int(rng.integers(_oldest(contract) + 1)))
-    version = _policy_version(contract, rng)
+    tokens = _tokens(contract, seed, total)
+    logprobs = _logprobs(seed, total)
+    sampled_at = now - timedelta(seconds=_below(_oldest(contract) + 1, seed, "age") if seed else 0)
+    version = _policy_version(contract, seed)
     turns: list[Turn] = []
     at, held, image = 0, np.full(drawn.image, -1, np.int32), drawn.image
     for k, (prompt, completion, anew) in enumerate(sizes):
@@ -75,7 +79,7 @@ def filled(contract: Contract, name: str, drawn: Drawn) -> Trajectory:
         at += prompt
         sequence = SampledSequence(
             sequence_id=f"{name}:{k}",
-            session_id=SESSION,
+            session_id=session,
             prompt_tokens=asked,
             tokens=tokens[at : at + completion],
             logprobs=_without_certain_start(logprobs[at : at + completion]),
@@ -113,18 +117,30 @@ def _fitting(contract: Contract, sizes: Iterable[Sizes], image: int) -> list[Siz
     return fitting
 
 
-def _tokens(contract: Contract, rng: np.random.Generator, count: int, *, counted: bool) -> Tokens:
-    size = contract.parameters.vocab_size or _VOCABULARY
-    if counted:
-        return (np.arange(1, count + 1) % size).astype(np.int32)
-    return rng.integers(min(size, 2**31 - 1), size=count, dtype=np.int32)
+def _words(seed: int, purpose: str, count: int) -> Ints:
+    """Uniform 32-bit numbers. Generators of numpy may give others in its next version, this hash may not."""
+    stream = hashlib.shake_256(f"{seed}/{purpose}".encode()).digest(4 * count)
+    return np.frombuffer(stream, "<u4").astype(np.int64)
 
 
-def _logprobs(rng: np.random.Generator, count: int, *, counted: bool) -> Floats:
-    if counted:
+def _below(limit: int, seed: int, purpose: str) -> int:
+    return int(_words(seed, purpose, 1)[0]) % limit
+
+
+def _tokens(contract: Contract, seed: int, count: int) -> Tokens:
+    size = min(contract.parameters.vocab_size or _VOCABULARY, 2**31 - 1)
+    ids = _words(seed, "tokens", count) if seed else np.arange(1, count + 1)
+    return (ids % size).astype(np.int32)
+
+
+def _logprobs(seed: int, count: int) -> Floats:
+    if not seed:
         return np.full(count, -0.5, np.float32)
-    logprobs = -rng.standard_exponential(count, np.float32)
-    logprobs[rng.random(count, np.float32) < 0.1] = 0.0  # a token of which the model was certain
+    words = _words(seed, "logprobs", count)
+    # Products of two 12-bit numbers, mostly small, which float32 holds exactly: no logarithm, whose last bit
+    # depends on the machine.
+    logprobs = (-((words >> 20) * (words >> 8 & 0xFFF)) / 2.0**22).astype(np.float32)
+    logprobs[(words & 0xFF) < 26] = 0.0  # one in ten is a token of which the model was certain
     return logprobs
 
 
@@ -140,8 +156,8 @@ def _oldest(contract: Contract) -> int:
     return max(0, min(int(parameters.window - parameters.margin) - 1, 43_200))
 
 
-def _policy_version(contract: Contract, rng: np.random.Generator) -> str | None:
+def _policy_version(contract: Contract, seed: int) -> str | None:
     parameters = contract.parameters
     if parameters.learner_version is None or parameters.max_policy_lag is None:
         return None
-    return str(parameters.learner_version - int(rng.integers(min(parameters.max_policy_lag, 100) + 1)))
+    return str(parameters.learner_version - _below(min(parameters.max_policy_lag, 100) + 1, seed, "version"))
