@@ -69,6 +69,14 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """Read 20,000 hostile files with each reader; takes the better part of an hour."""
+    install(session)
+    session.chdir("tests")
+    session.run("python", "-m", "hostile", *(session.posargs or ("all", "20000", "0")))
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Every file of benchmarks/, or those named after --."""
     install(session)

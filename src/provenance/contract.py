@@ -17,6 +17,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 from provenance.errors import ContractError
 from provenance.loss_spec import LOSSES, LossSpec
+from provenance.models._base import shorten
 from provenance.report import Severity
 from provenance.rules import RULESET, Parameters, Rule, registry
 
@@ -24,6 +25,9 @@ LARGEST: Final = 2**62
 #: Parameters under which nothing could be valid if they were 0.
 AT_LEAST_ONE: Final = ("vocab_size", "max_tokens")
 _DEFAULT_LOSS: Final = "stable_reinforce"
+#: Bytes that a contract file may have, and files that may extend each other.
+_MOST_BYTES: Final = 1 << 20
+_MOST_FILES: Final = 16
 _KEYS: Final = ("extends", "ruleset", "severity", "parameters", "inputs")
 PARAMETER_TYPES: Final = {
     name: get_args(hint) or (hint,) for name, hint in get_type_hints(Parameters).items()
@@ -63,7 +67,7 @@ class Contract:
             ContractError: there is no such loss, or the declaration is wrong.
         """
         if name not in LOSSES:
-            raise ContractError(f"no loss is called {name!r}{_nearest(name, LOSSES)}")
+            raise ContractError(f"no loss is called {shorten(name)}{_nearest(name, LOSSES)}")
         spec = LOSSES[name]
         if inputs is not None:
             spec = _declared(spec, inputs)
@@ -133,7 +137,7 @@ class Contract:
         overrides = dict(self.overrides)
         for key, value in severities.items():
             if value not in list(Severity):
-                raise ContractError(f"severity of {key} is {value!r}, expected error, warning or off")
+                raise ContractError(f"severity of {key} is {shorten(value)}, expected error, warning or off")
             for code in expand_codes([key]):
                 overrides[code] = Severity(value)
         defaults = {code: self._default(rule) for code, rule in registry().items()}
@@ -213,9 +217,8 @@ def expand_codes(names: Iterable[str]) -> list[str]:
         found = [code for code in sorted(registry()) if name and code.startswith(name.upper())]
         if not found or len(name) not in (3, 6):
             known = [*registry(), *{rule.family for rule in registry().values()}]
-            raise ContractError(
-                f"no rule is called {name!r}{_nearest(name.upper(), known)}; 'provenance rules' lists them"
-            )
+            hint = _nearest(name.upper(), known)
+            raise ContractError(f"no rule is called {shorten(name)}{hint}; 'provenance rules' lists them")
         codes += found
     return codes
 
@@ -232,7 +235,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _check_parameter(name: str, value: Any) -> None:
     if name not in PARAMETER_TYPES:
-        raise ContractError(f"no parameter is called {name!r}{_nearest(name, PARAMETER_TYPES)}")
+        raise ContractError(f"no parameter is called {shorten(name)}{_nearest(name, PARAMETER_TYPES)}")
     allowed = PARAMETER_TYPES[name]
     optional, number = type(None) in allowed, "an integer" if int in allowed else "a number"
     if value is None and optional:
@@ -240,7 +243,7 @@ def _check_parameter(name: str, value: Any) -> None:
     fits = isinstance(value, int) or (float in allowed and isinstance(value, float) and math.isfinite(value))
     least = 1 if name in AT_LEAST_ONE else 0
     if isinstance(value, bool) or not fits or not least <= value <= LARGEST:
-        shown = "too large" if fits and value > LARGEST else repr(value)
+        shown = "too large" if fits and value > LARGEST else shorten(value)
         raise ContractError(f"parameter {name} is {shown}, expected {number} of {least} or more")
 
 
@@ -253,9 +256,11 @@ def _declared(spec: LossSpec, inputs: Mapping[str, Any]) -> LossSpec:
         table = declaration if isinstance(declaration, Mapping) else {"rank": declaration}
         rank, dtype = table.get("rank", 1), table.get("dtype", "int64" if name in spec.int64 else "float32")
         if isinstance(rank, bool) or rank not in (0, 1, 2) or set(table) - {"rank", "dtype"}:
-            raise ContractError(f"input {name}: expected rank 0, 1 or 2 and a dtype, got {declaration!r}")
+            raise ContractError(
+                f"input {name}: expected rank 0, 1 or 2 and a dtype, got {shorten(declaration)}"
+            )
         if dtype not in ("int64", "float32"):
-            raise ContractError(f"input {name}: dtype is {dtype!r}, expected int64 or float32")
+            raise ContractError(f"input {name}: dtype is {shorten(dtype)}, expected int64 or float32")
         ranks[name] = (rank,)
         if dtype == "int64":
             int64.add(name)
@@ -282,7 +287,11 @@ def _naming(path: Path) -> Iterator[None]:
 
 def _table_of(path: Path) -> Mapping[str, Any]:
     try:
-        table: Any = tomllib.loads(path.read_bytes().decode("utf-8"))
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ContractError(f"more than {_MOST_BYTES} bytes, the limit for a contract file")
+        table: Any = tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise ContractError(error.strerror or str(error)) from error
     except RecursionError as error:
@@ -296,9 +305,9 @@ def _table_of(path: Path) -> Mapping[str, Any]:
             raise ContractError("no [tool.provenance] table")
     for key, value in table.items():
         if key not in _KEYS:
-            raise ContractError(f"unknown key {key!r}{_nearest(key, _KEYS)}")
+            raise ContractError(f"unknown key {shorten(key)}{_nearest(key, _KEYS)}")
         if key in ("severity", "parameters", "inputs") and not isinstance(value, dict):
-            raise ContractError(f"{key} is {value!r}, expected a table")
+            raise ContractError(f"{key} is {shorten(value)}, expected a table")
     found: Mapping[str, Any] = table
     return found
 
@@ -307,14 +316,20 @@ def _parent_of(table: Mapping[str, Any], path: Path, above: tuple[Path, ...]) ->
     """The contract file that this one extends; None where it extends a loss."""
     base = table["extends"]
     if not isinstance(base, str):
-        raise ContractError(f"extends is {base!r}, expected the name of a loss or a contract file")
+        raise ContractError(f"extends is {shorten(base)}, expected the name of a loss or a contract file")
     if base in LOSSES:
         return None
     parent = path.parent / base
     if "\0" in base or (not base.endswith(".toml") and not parent.exists()):
-        raise ContractError(f"extends neither a loss nor a contract file: {base!r}{_nearest(base, LOSSES)}")
+        raise ContractError(
+            f"extends neither a loss nor a contract file: {shorten(base)}{_nearest(base, LOSSES)}"
+        )
     if parent.resolve() in {file.resolve() for file in (*above, path)}:
         raise ContractError(f"extends itself through {base}")
+    if len(above) + 2 > _MOST_FILES:
+        raise ContractError(
+            f"extends {base}, and is the last of {_MOST_FILES} files, the limit for such a chain"
+        )
     return parent
 
 
@@ -329,7 +344,7 @@ def _applied(table: Mapping[str, Any], inherited: Contract | None) -> Contract:
     pinned = table.get("ruleset", contract.ruleset)
     if isinstance(pinned, bool) or not isinstance(pinned, int) or not 1 <= pinned <= RULESET:
         raise ContractError(
-            f"ruleset is {pinned!r}, this version of the package has rule sets 1 to {RULESET}; "
+            f"ruleset is {shorten(pinned)}, this version of the package has rule sets 1 to {RULESET}; "
             "upgrade datum-provenance or lower it"
         )
     return (

@@ -31,7 +31,7 @@ from provenance.rules import registry
 from provenance.sequences import microseconds, rfc3339
 
 if TYPE_CHECKING:
-    from provenance.formats.arrow import Piece
+    from provenance.formats._arrow_pieces import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class Run:
         return Progress(self._file, self._bytes_read, self._bytes_total, self.part.datums, found)
 
 
-def _judged(circumstances: Circumstances, found: Columns | Piece) -> list[Step]:
+def _judged(circumstances: Circumstances, found: Columns | Piece[Columns]) -> list[Step]:
     """Judge a batch, or read a piece and judge its batches; in any thread."""
     steps = []
     for columns in [found] if isinstance(found, Columns) else found.read():

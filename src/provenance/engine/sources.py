@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provenance import formats
 from provenance.columns import Columns, Fault
-from provenance.engine.pool import cores
+from provenance.engine.pool import cores, in_order
 from provenance.errors import ReadError, SchemaError
 from provenance.formats import objects
 from provenance.formats._folders import parquet_files
@@ -22,7 +22,7 @@ from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
 if TYPE_CHECKING:
-    from provenance.formats.arrow import Piece
+    from provenance.formats._arrow_pieces import Piece
 
 #: Datums of a list that are judged at a time.
 _OBJECTS: Final = 1024
@@ -93,7 +93,7 @@ def batches(
     inputs: frozenset[str] | None = None,
     max_line: int,
     on_bytes: OnBytes | None = None,
-) -> Iterator[Columns | Piece]:
+) -> Iterator[Columns | Piece[Columns]]:
     """The datums of ``data`` in batches, or in pieces that are to be read.
 
     Args:
@@ -215,9 +215,11 @@ def ledger_of(
                 return ledger_of(ParquetLedger(paths, on_bytes=on_bytes), max_line=max_line)
         for path in paths:
             count = None if on_bytes is None else _bound(on_bytes, path)
-            for table, faults in formats.read_sequences(path, max_line=max_line, on_bytes=count):
-                memory.load(table)
-                found += [(path, 0, fault) for fault in faults]
+            pieces = formats.sequence_pieces(path, max_line=max_line, on_bytes=count)
+            for tables in in_order(_tables, pieces, workers_for(path)):
+                for table, faults in tables:
+                    memory.load(table)
+                    found += [(path, 0, fault) for fault in faults]
         return memory, found
     if isinstance(ledger, SequenceTable):
         memory.load(ledger)
@@ -230,6 +232,11 @@ def ledger_of(
             f"cannot use a {type(ledger).__name__} as a ledger: give a Ledger, paths, or a list of sequences"
         )
     return memory, found
+
+
+def _tables(found: formats.Result | Piece[formats.Result]) -> list[formats.Result]:
+    """Read a piece, in any thread."""
+    return [found] if isinstance(found, tuple) else list(found.read())
 
 
 def _open(database: str, paths: list[str]) -> Ledger:

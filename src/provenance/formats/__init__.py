@@ -23,8 +23,9 @@ from provenance.formats.objects import columns_of, table_of
 from provenance.models import Datum, SampledSequence
 from provenance.sequences import SequenceTable
 
+Result = tuple[SequenceTable, tuple[Fault, ...]]
 if TYPE_CHECKING:
-    from provenance.formats.arrow import Piece
+    from provenance.formats._arrow_pieces import Piece
 
 __all__ = [
     "MAX_LINE",
@@ -38,6 +39,7 @@ __all__ = [
     "pieces",
     "read_datums",
     "read_sequences",
+    "sequence_pieces",
     "split",
     "table_of",
     "write_datums",
@@ -96,12 +98,12 @@ def pieces(
     inputs: frozenset[str] | None = None,
     max_line: int = MAX_LINE,
     on_bytes: OnBytes | None = None,
-) -> Iterator[Columns | Piece]:
+) -> Iterator[Columns | Piece[Columns]]:
     """As `read_datums`, but what can be read apart from the rest, in any thread, is left to be read.
 
     ``inputs`` are the loss inputs that are needed, None for all; what can be passed over without them is.
     """
-    if not is_arrow(os.fspath(path)):
+    if is_request(path) or not is_arrow(path):
         return read_datums(path, max_line=max_line, on_bytes=on_bytes)
     from provenance.formats import arrow
 
@@ -110,7 +112,7 @@ def pieces(
 
 def read_sequences(
     path: str | os.PathLike[str], *, max_line: int = MAX_LINE, on_bytes: OnBytes | None = None
-) -> Iterator[tuple[SequenceTable, tuple[Fault, ...]]]:
+) -> Iterator[Result]:
     """Read a file of sampled sequences as tables, and the faults of records that are missing in them.
 
     Arguments and errors are those of `read_datums`. The ``row`` of a fault counts the records of the file.
@@ -121,6 +123,17 @@ def read_sequences(
 
         return arrow.read_sequences(name, on_bytes=on_bytes)
     return jsonl.read_sequences(name, max_line=max_line, on_bytes=on_bytes)
+
+
+def sequence_pieces(
+    path: str | os.PathLike[str], *, max_line: int = MAX_LINE, on_bytes: OnBytes | None = None
+) -> Iterator[Result | Piece[Result]]:
+    """As `read_sequences`, but what can be read apart from the rest, in any thread, is left to be read."""
+    if not is_arrow(os.fspath(path)):
+        return read_sequences(path, max_line=max_line, on_bytes=on_bytes)
+    from provenance.formats import arrow
+
+    return arrow.sequence_pieces(os.fspath(path), on_bytes=on_bytes)
 
 
 def write_datums(datums: Iterable[Datum | Mapping[str, Any]], path: str | os.PathLike[str]) -> None:

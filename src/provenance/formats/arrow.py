@@ -7,7 +7,6 @@ like is said in ``_arrow_schema``; sequences and writing have modules of their o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,8 @@ from provenance.columns import Chunks, Columns, Fault, Spans, Tensor
 from provenance.errors import ReadError
 from provenance.formats._arrow_arrays import joined
 from provenance.formats._arrow_chunks import positions_of_chunks, positions_of_tokens
-from provenance.formats._arrow_files import ArrowFile, Part, failing
+from provenance.formats._arrow_files import ArrowFile, failing
+from provenance.formats._arrow_pieces import Piece, pieces_of
 from provenance.formats._arrow_schema import (
     INPUT,
     INPUT_SPANS,
@@ -29,17 +29,17 @@ from provenance.formats._arrow_schema import (
 from provenance.formats._arrow_spans import spans_of
 from provenance.formats._arrow_tensors import tensor_of
 from provenance.formats._datums import LABELS
-from provenance.formats.arrow_sequences import read_sequences, table_of_batch
+from provenance.formats.arrow_sequences import read_sequences, sequence_pieces, table_of_batch
 from provenance.formats.arrow_write import write_datums, write_sequences
 
 __all__ = [
     "BATCH_POSITIONS",
-    "Piece",
     "columns_of_batch",
     "pieces",
     "read_datums",
     "read_sequences",
     "row_groups",
+    "sequence_pieces",
     "table_of_batch",
     "write_datums",
     "write_sequences",
@@ -47,8 +47,6 @@ __all__ = [
 
 #: Positions that a batch has by default, about: enough to make Python's share small, and little memory.
 BATCH_POSITIONS: Final = 2**19
-#: Batches that a piece may have, which are in memory together.
-_BATCHES_AT_ONCE: Final = 2
 
 
 def read_datums(
@@ -71,20 +69,22 @@ def read_datums(
         ReadError: The file cannot be opened, or is damaged.
     """
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
-        yield from _read(file, path, batch_positions)
+        if _refused(file):
+            yield _empty(path, datum_faults(file.schema))
+            return
+        names = _read_names(file)
+        row = 0
+        for batch in file.batches(names, _counted(names), batch_positions):
+            yield _columns(batch, path, row)
+            row += len(batch)
 
 
-def _read(file: ArrowFile, path: str, batch_positions: int) -> Iterator[Columns]:
-    faults = datum_faults(file.schema)
-    if faults:
+def _refused(file: ArrowFile) -> bool:
+    """Whether the columns of a file are none of a datum; then nothing more of it is read."""
+    refused = bool(datum_faults(file.schema))
+    if refused:
         file.finish()
-        yield _empty(path, faults)
-        return
-    names = _read_names(file)
-    first_row = 0
-    for batch in file.batches(names, _counted(names), batch_positions):
-        yield _columns(batch, path, first_row)
-        first_row += len(batch)
+    return refused
 
 
 def _read_names(file: ArrowFile) -> tuple[str, ...]:
@@ -95,57 +95,28 @@ def _counted(names: Sequence[str]) -> list[str]:
     return [INPUT_TOKENS if INPUT_TOKENS in names else INPUT]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Neighbouring rows of a Parquet file, about a batch, which any thread can read."""
-
-    path: str
-    names: tuple[str, ...]
-    part: Part
-    footer: Any
-
-    def read(self) -> Iterator[Columns]:
-        """Read the rows; batches and errors are those of `read_datums`."""
-        row = self.part.row
-        with failing(ReadError, self.path), ArrowFile(self.path, footer=self.footer) as file:
-            for batch in file.batches_of(self.part, self.names, self.part.stored):
-                yield _columns(batch, self.path, row)
-                row += len(batch)
-
-
 def pieces(
     path: str,
     *,
     inputs: frozenset[str] | None = None,
     on_bytes: Callable[[int], object] | None = None,
-) -> Iterator[Columns | Piece]:
+) -> Iterator[Columns | Piece[Columns]]:
     """As `read_datums`, but what can be read apart from the rest is left to be read.
 
     These are the row groups of a Parquet file, unless they are too large to be read at once. ``inputs`` are
     the loss inputs that are needed; None for all.
     """
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
-        if not file.is_parquet or datum_faults(file.schema):
-            yield from _read(file, path, BATCH_POSITIONS)
+        if _refused(file):
+            yield _empty(path, datum_faults(file.schema))
             return
-        names = tuple(
-            name for name in _read_names(file) if inputs is None or name in STRUCTURE or name in inputs
+        names = [n for n in _read_names(file) if inputs is None or n in STRUCTURE or n in inputs]
+        yield from pieces_of(
+            file, path, names, counted=_counted(names), batch_positions=BATCH_POSITIONS, convert=_columns
         )
-        parts = file.parts(_counted(names), BATCH_POSITIONS)
-        total = sum(part.stored for part in parts)
-        for part in parts:
-            if part.rows <= _BATCHES_AT_ONCE * part.batch_rows:
-                yield Piece(path, names, part, file.footer)
-                file.passed(part, total)
-                continue
-            row = part.row
-            for batch in file.batches_of(part, names, total, threads=True):
-                yield _columns(batch, path, row)
-                row += len(batch)
-        file.finish()
 
 
-def row_groups(path: str) -> list[Piece]:
+def row_groups(path: str) -> list[Piece[Columns]]:
     """All of a Parquet file as pieces, whatever their size; none for another file, or one without datums.
 
     Raises:
@@ -156,7 +127,7 @@ def row_groups(path: str) -> list[Piece]:
             return []
         names = _read_names(file)
         parts = file.parts(_counted(names), BATCH_POSITIONS)
-        return [Piece(path, names, part, file.footer) for part in parts]
+        return [Piece(path, names, part, file.footer, _columns) for part in parts]
 
 
 def columns_of_batch(

@@ -24,18 +24,20 @@ from provenance.formats._arrow_arrays import (
     validity,
 )
 from provenance.formats._arrow_files import ArrowFile, failing
+from provenance.formats._arrow_pieces import Piece, pieces_of
 from provenance.formats._arrow_schema import sequence_faults
 from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable
 
 _BATCH_POSITIONS: Final = 2**20
+_COUNTED: Final = ("prompt_tokens", "tokens")
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 #: Microseconds in one unit of a timestamp.
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_Result = tuple[SequenceTable, tuple[Fault, ...]]
+Result = tuple[SequenceTable, tuple[Fault, ...]]
 
 
-def read_sequences(path: str, *, on_bytes: Callable[[int], object] | None = None) -> Iterator[_Result]:
+def read_sequences(path: str, *, on_bytes: Callable[[int], object] | None = None) -> Iterator[Result]:
     """Read sampled sequences from Parquet, an Arrow IPC file or an Arrow IPC stream.
 
     Args:
@@ -49,21 +51,33 @@ def read_sequences(path: str, *, on_bytes: Callable[[int], object] | None = None
     Raises:
         ReadError: The file cannot be opened, or is damaged.
     """
+    for found in sequence_pieces(path, on_bytes=on_bytes):
+        yield from found.read() if isinstance(found, Piece) else [found]
+
+
+def sequence_pieces(
+    path: str, *, on_bytes: Callable[[int], object] | None = None
+) -> Iterator[Result | Piece[Result]]:
+    """As `read_sequences`, but the row groups of a Parquet file are left to be read, in any thread."""
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
         faults = sequence_faults(file.schema)
         if faults:
             file.finish()
             yield _empty(), faults
             return
-        first_row = 0
-        for batch in file.batches(file.schema.names, ("prompt_tokens", "tokens"), _BATCH_POSITIONS):
-            yield _table(batch, path, first_row)
-            first_row += len(batch)
+        yield from pieces_of(
+            file,
+            path,
+            file.schema.names,
+            counted=_COUNTED,
+            batch_positions=_BATCH_POSITIONS,
+            convert=_table,
+        )
 
 
 def table_of_batch(
     batch: pa.RecordBatch | pa.Table, *, file: str | None = None, first_row: int = 0
-) -> _Result:
+) -> Result:
     """Return sequences that are in memory as a table, and the faults of the rows that were left out."""
     faults = sequence_faults(batch.schema)
     if faults:
@@ -177,7 +191,7 @@ def _floats(column: Any) -> Floats:
     return floats if valid is None else np.where(valid, floats, np.float32("nan"))
 
 
-def _table(batch: Any, file: str | None, first_row: int) -> _Result:
+def _table(batch: Any, file: str | None, first_row: int) -> Result:
     rows = _Rows(batch)
     n = rows.n
     # Of a row with several faults the first is reported, in the order in which a line of JSON is looked at.
