@@ -32,7 +32,7 @@ class LossSpec:
     """Loss inputs every datum must have."""
     optional: tuple[str, ...] = ()
     """Loss inputs a datum may have, one value a token."""
-    ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     """Ranks an input may have, where it is not just 1."""
     int64: frozenset[str] = frozenset({TARGETS})
     """Inputs whose dtype is int64; the others are float32."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from provenance.columns import Ints, Mask, distinct
+from provenance.loss_spec import LossSpec
 from provenance.report import Count
 from provenance.rules import Batch, Level, Rule, Verdict
 from provenance.rules._rule import EVERY_INPUT, REQUIRED_INPUTS
@@ -60,33 +61,64 @@ class Finding:
         return Count(0, len(self.first_of_runs()), len(self.failing))
 
 
-def evaluate(batch: Batch, rules: Iterable[Rule]) -> list[Finding]:
+class Evaluated(NamedTuple):
+    """What rules say of a batch."""
+
+    notable: list[Finding]
+    """Those that failed somewhere, and those of rules that look at the whole dataset, whatever they found."""
+    checked: dict[str, int]
+    """Code -> elements that the rule judged."""
+
+
+def evaluate(batch: Batch, rules: tuple[Rule, ...]) -> Evaluated:
     """Judge a batch by rules, each after those it is given."""
-    found: dict[str, list[Finding]] = {}
-    broken: set[str] = set()
-    for rule in rules:
-        in_doubt = not broken.isdisjoint(rule.given)
-        found[rule.code] = findings = []
-        for field in fields_of(batch, rule):
-            excluded = _excluded(batch, rule, field, found) if in_doubt else None
-            finding = _judge(batch, rule, field, excluded)
-            findings.append(finding)
+    notable: list[Finding] = []
+    broken: dict[str, list[Finding]] = {}
+    checked: dict[str, int] = {}
+    names = (batch.loss, batch.inputs, tuple(batch.columns.inputs), tuple(batch.config))
+    for rule, fields in _fields(rules, *names):
+        in_doubt = not broken.keys().isdisjoint(rule.given)
+        findings = [
+            _judge(batch, rule, field, _excluded(batch, rule, field, broken) if in_doubt else None)
+            for field in fields
+        ]
+        checked[rule.code] = sum(finding.judged for finding in findings)
+        if rule.remembers or rule.at == "dataset":
+            notable += findings
+        else:
+            notable += [finding for finding in findings if len(finding.failing)]
+        for finding in findings:
             if len(finding.failing) or len(finding.skipped):
-                broken.add(rule.code)
-    return list(chain.from_iterable(found.values()))
+                broken[rule.code] = findings
+    return Evaluated(notable, checked)
 
 
-def fields_of(batch: Batch, rule: Rule) -> Sequence[str]:
-    """The fields of a batch that a rule ranges over."""
-    over, inputs, loss = rule.over, batch.columns.inputs, batch.loss
+@lru_cache(maxsize=64)
+def _fields(
+    rules: tuple[Rule, ...],
+    loss: LossSpec,
+    looked_at: frozenset[str] | None,
+    inputs: tuple[str, ...],
+    config: tuple[str, ...],
+) -> list[tuple[Rule, Sequence[str]]]:
+    """The fields that rules range over, in a batch with these inputs and options."""
+    return [(rule, _fields_of(rule, loss, looked_at, inputs, config)) for rule in rules]
+
+
+def _fields_of(
+    rule: Rule,
+    loss: LossSpec,
+    looked_at: frozenset[str] | None,
+    inputs: tuple[str, ...],
+    config: tuple[str, ...],
+) -> Sequence[str]:
+    over = rule.over
     if rule.at == "config":
-        if over == EVERY_INPUT:
-            return list(batch.config)
-        return [f for f in over if f in batch.config and f in loss.config]
+        return config if over == EVERY_INPUT else [f for f in over if f in config and f in loss.config]
     if over == EVERY_INPUT:
-        return list(inputs)
+        return inputs
     if over == REQUIRED_INPUTS:
-        return [f for f in loss.required if batch.looks_at(f)]
+        return [f for f in loss.required if looked_at is None or f in looked_at]
     if rule.at in ("sequence", "record"):
         return over
     # What a loss does not take is INP002's alone.

@@ -50,7 +50,10 @@ class Judged:
     columns: Columns
     """With room for images of unknown length."""
     findings: list[Finding]
-    """Of gates over all readable datums, and of the other rules over those that passed the gates."""
+    """Of gates over all readable datums, and of the other rules over those that passed the gates; those that
+    failed somewhere, and those that the whole dataset decides."""
+    checked: dict[str, int]
+    """Code -> elements that the rule judged."""
     passed: Batch
     """The datums that passed the gates."""
 
@@ -65,15 +68,17 @@ def judge(columns: Columns, circumstances: Circumstances) -> Judged:
         shaped = circumstances.batch(columns)
     else:
         shaped = circumstances.batch(columns.take(np.flatnonzero(columns.readable)))
-    findings = evaluate(shaped, circumstances.gates)
+    findings, checked = evaluate(shaped, circumstances.gates)
     failed = failed_datums(shaped, findings)
     kept = np.flatnonzero(~failed)
     passed = shaped if len(kept) == len(failed) else circumstances.batch(shaped.columns.take(kept))
     if circumstances.ledger is not None:
         passed.sequences = _look_up(circumstances.ledger, passed.columns.ids, circumstances.session)
     if len(kept):
-        findings += evaluate(passed, circumstances.rules)
-    return Judged(columns, findings, passed)
+        more, others = evaluate(passed, circumstances.rules)
+        findings += more
+        checked |= others
+    return Judged(columns, findings, checked, passed)
 
 
 def _look_up(ledger: Ledger, ids: tuple[str, ...], session: str | None) -> SequenceTable:

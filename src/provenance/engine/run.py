@@ -14,7 +14,7 @@ from provenance import _rfc3339
 from provenance._version import __version__
 from provenance.columns import Columns, Fault, Ints, distinct
 from provenance.contract import Contract
-from provenance.engine.evaluate import Finding, evaluate
+from provenance.engine.evaluate import Evaluated, Finding, evaluate
 from provenance.engine.judge import Circumstances, Judged, judge
 from provenance.engine.keys import KeySet
 from provenance.engine.locate import mentions, names_of
@@ -93,7 +93,8 @@ class Run:
     def before(self, faults: list[tuple[str | None, int, Fault]]) -> Iterator[Step]:
         """Count the faults of the ledger's files, and judge the configuration."""
         yield self._count(Step([], faults))
-        yield self._count(Step(self._judge_config(), []))
+        findings, checked = self._judge_config()
+        yield self._count(Step(findings, [], checked=checked))
 
     def batches(self, data: Any, ledger: Ledger | None, *, workers: int) -> Iterator[Step]:
         """Judge every batch of ``data``."""
@@ -154,9 +155,9 @@ class Run:
             now=self.now,
         )
 
-    def _judge_config(self) -> list[Finding]:
+    def _judge_config(self) -> Evaluated:
         if not self._config:
-            return []
+            return Evaluated([], {})
         batch = self._circumstances(None).batch(objects.columns_of([]))
         batch.config = self._config
         return evaluate(batch, self._plan.config)
@@ -176,13 +177,13 @@ class Run:
 
     def _count(self, step: Step) -> Step:
         """Add a step to the totals; what silenced gates found is taken out of it."""
-        if not step.findings and not step.faults and step.judged is None:
+        if not step.findings and not step.faults and not step.checked and step.judged is None:
             return step
+        self.part.checked.update(step.checked)
         findings = [f for f in map(self._in_dataset, step.findings) if f is not None]
         datums: dict[str, list[Ints]] = {}
         for finding in findings:
             code = finding.rule.code
-            self.part.checked[code] += finding.judged
             if len(finding.failing):
                 datums.setdefault(code, []).append(finding.datums())
                 if self.severity(code) != Severity.OFF:
@@ -215,6 +216,7 @@ class Run:
         """A finding about a batch in view of the batches before; None where that is known at the end."""
         rule = finding.rule
         if rule.at == "dataset":
+            self.part.checked[rule.code] -= finding.judged  # it is judged at the end
             if finding.judged:
                 key = (rule.code, finding.field)
                 self.part.satisfied[key] = self.part.satisfied.get(key, False) or not len(finding.failing)
@@ -224,10 +226,11 @@ class Run:
         seen = self.part.seen.setdefault(rule.code, KeySet())
         if rule.at == "record":
             before = finding.elements[seen.add(names_of(finding, finding.elements))]
-            failing = np.setdiff1d(finding.failing, before)
+            failing = _without(finding.failing, before)
             self.part.failing.setdefault(rule.code, KeySet()).add(names_of(finding, failing))
+            self.part.checked[rule.code] -= len(before)
             return replace(finding, failing=failing, judged=finding.judged - len(before))
-        firsts = np.setdiff1d(finding.elements, finding.failing)
+        firsts = _without(finding.elements, finding.failing)
         again = firsts[seen.add(names_of(finding, firsts))]
         return replace(finding, failing=np.union1d(finding.failing, again)) if len(again) else finding
 
@@ -241,7 +244,7 @@ class Run:
                 continue
             counted = set(finding.datums().tolist())
             noted = self.part.occurrences.setdefault(finding.rule.code, [])
-            for location in mentions(finding, np.setdiff1d(finding.elements, finding.failing)):
+            for location in mentions(finding, _without(finding.elements, finding.failing)):
                 place = place_of_mention(columns, location, self.part.datums)
                 noted.append(Occurrence(place, location, location.row in counted, location.row in bad_rows))
 
@@ -284,6 +287,11 @@ class Run:
         return Progress(self._file, self._bytes_read, self._bytes_total, self.part.datums, found)
 
 
+def _without(elements: Ints, others: Ints) -> Ints:
+    """The elements that are none of the others, ascending."""
+    return np.setdiff1d(elements, others, assume_unique=True) if len(others) else elements
+
+
 def _judged(circumstances: Circumstances, found: Columns | Piece[Columns]) -> list[Step]:
     """Judge a batch, or read a piece and judge its batches; in any thread."""
     steps = []
@@ -292,7 +300,8 @@ def _judged(circumstances: Circumstances, found: Columns | Piece[Columns]) -> li
         if columns.file is not None:  # while it waits others are judged
             judged.passed.forget()
         base = int(columns.row[0]) if len(columns) else 0
-        steps.append(Step(judged.findings, [(columns.file, base, fault) for fault in columns.faults], judged))
+        faults = [(columns.file, base, fault) for fault in columns.faults]
+        steps.append(Step(judged.findings, faults, judged, judged.checked))
     return steps
 
 

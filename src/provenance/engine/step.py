@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Step:
     faults: list[tuple[str | None, int, Fault]]
     """Faults with their file and the number of its record that the fault's rows count from."""
     judged: Judged | None = None
+    checked: Mapping[str, int] = field(default_factory=dict)
+    """Code -> elements that the rule judged."""
 
     def codes(self) -> list[str]:
         """Codes of the rules that found something."""

@@ -61,7 +61,8 @@ class Batch:
         self.session = session
         self.now = now
         """Microseconds since 1970 UTC."""
-        self._inputs = inputs
+        self.inputs = inputs
+        """The loss inputs that are looked at; None for all."""
         self._values: dict[str, Values] = {}
         self._one_each: dict[str, Mask | None] = {}
 
@@ -100,7 +101,7 @@ class Batch:
 
     def looks_at(self, field: str) -> bool:
         """Whether a loss input is looked at, or left aside because no rule of the contract needs it."""
-        return self._inputs is None or field in self._inputs
+        return self.inputs is None or field in self.inputs
 
     def tensor(self, field: str) -> Tensor:
         """The loss input of that name."""
