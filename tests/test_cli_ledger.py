@@ -374,7 +374,7 @@ def test_import_beside_what_is_left_of_another_ledger(folder: Path) -> None:
     assert names() == ["s.jsonl", "x.db-wal"]
 
 
-@pytest.mark.parametrize("mebibytes", [2, 3, 4])
+@pytest.mark.parametrize("mebibytes", [1, 2, 3])
 def test_import_onto_a_disk_that_is_too_small(folder: Path, mebibytes: int) -> None:
     text = range(100_000)
     provenance.write_sequences([sequence(f"{i}", prompt_tokens=text[i:]) for i in range(5)], "s.parquet")

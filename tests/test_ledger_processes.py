@@ -14,25 +14,10 @@ from typing import Any
 
 import pytest
 from _ledgers import HOUR, NOON, postgresql, sequence
+from _writers import HERE, WRITER, assert_whole, results_of, start
 
 import provenance
 from provenance import SqlLedger
-
-HERE = str(Path(__file__).parent)
-
-# Each batch is one transaction of 5 sequences whose prompts grow, as those of turns do.
-WRITER = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from _ledgers import sequence
-from provenance import SqlLedger
-
-def batch(writer, number):
-    return [
-        sequence(f"{writer}-{number}-{turn}", prompt_tokens=range(number, number + 150 * turn), seed=number)
-        for turn in range(5)
-    ]
-"""
 
 # Prints a batch's number when it was acknowledged.
 ENDLESS = """
@@ -43,15 +28,21 @@ while True:
     number += 1
 """
 
-# Records own batches and those that all writers have, many at a time, each in an order of its own.
+# Records own batches and those that all writers have, many at a time, in an order of its own, and uses them.
 SHARED = """
 import random
 writer, count = sys.argv[3], int(sys.argv[4])
 order = random.Random(writer)
 work = [s for number in range(count) for w in (writer, "all") for s in batch(w, number)]
 order.shuffle(work)
+parts = [work[start : start + 100] for start in range(0, len(work), 100)]
+new = 0
 with SqlLedger(sys.argv[1]) as ledger:
-    print(sum(ledger.record(work[start : start + 100]) for start in range(0, len(work), 100)))
+    for part in parts:
+        new += ledger.record(part)
+        if sys.argv[5:] == ["renew"]:
+            ledger.renew([s.sequence_id for s in part], "s", part[0].sampled_at)
+print(new)
 """
 
 # Uses and forgets what the others record, over and over.
@@ -68,36 +59,12 @@ print(pruned)
 """
 
 
-def start(code: str, place: object, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER + code, str(place), HERE, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def results_of(processes: list[subprocess.Popen[str]]) -> list[int]:
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [err for _, err in outputs] == [""] * len(processes)
-    return [int(out) for out, _ in outputs]
-
-
-def assert_whole(ledger: SqlLedger) -> dict[int, int]:
-    """Every sequence can be read with its prompt; returns how many of each batch of writer w there are."""
-    batches: dict[int, int] = {}
-    for table in ledger.tables():
-        for i, name in enumerate(table.sequence_id):
-            writer, number, turn = name.split("-")
-            expected = list(range(int(number), int(number) + 150 * int(turn)))
-            assert table.prompt(i).tolist() == expected, name
-            if writer == "w":
-                batches[int(number)] = batches.get(int(number), 0) + 1
-    return batches
-
-
-def kill_while_writing(path: Path, rounds: int, seed: int) -> None:
+def kill_while_writing(place: Any, rounds: int, seed: int) -> None:
     moments = random.Random(seed)
     acknowledged: set[int] = set()
     started = 0
     for _ in range(rounds):
-        writer = start(ENDLESS, path, started)
+        writer = start(ENDLESS, place, started)
         assert writer.stdout is not None
         first = writer.stdout.readline()
         assert first, writer.communicate()
@@ -106,30 +73,42 @@ def kill_while_writing(path: Path, rounds: int, seed: int) -> None:
         rest, errors = writer.communicate(timeout=60)
         assert errors == ""
         acknowledged |= {int(line) for line in (first + rest).splitlines() if line}
-        with SqlLedger(path, read_only=True) as ledger:  # with the log that the writer left
+        with SqlLedger(place, read_only=True) as ledger:  # of a file, with the log that the writer left
             batches = assert_whole(ledger)
         assert set(batches.values()) == {5}
         assert acknowledged <= set(batches)
-        started = max(batches) + 1
+        started = max(batches) + 2  # a server may be about to commit one more
+    assert len(acknowledged) > rounds
+
+
+def assert_sound(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    assert len(acknowledged) > rounds
 
 
 def test_a_writer_that_is_killed_leaves_whole_batches(tmp_path: Path) -> None:
     kill_while_writing(tmp_path / "x.db", rounds=1, seed=0)
+    assert_sound(tmp_path / "x.db")
 
 
 @pytest.mark.slow
 def test_a_writer_that_is_killed_many_times(tmp_path: Path) -> None:
     kill_while_writing(tmp_path / "x.db", rounds=15, seed=1)
+    assert_sound(tmp_path / "x.db")
+
+
+@pytest.mark.slow
+def test_a_writer_to_a_server_that_is_killed_many_times() -> None:
+    kill_while_writing(postgresql(), rounds=10, seed=2)
 
 
 def record_at_once(place: Any, writers: int, count: int) -> None:
-    new = results_of([start(SHARED, place, f"p{writer}", count) for writer in range(writers)])
+    new = results_of([start(SHARED, place, f"p{writer}", count, "renew") for writer in range(writers)])
     assert sum(new) == 5 * count * (writers + 1)
     with SqlLedger(place) as ledger:
         assert ledger.stats().sequences == sum(new)
+        assert ledger.stats().used_again == 5 * count
+        assert ledger.uses("all-0-0", "s") == writers
         assert_whole(ledger)
         assert ledger.lookup([f"all-{count - 1}-4", f"p0-{count - 1}-4"], "s").known.all()
         # Five turns of equal text: only one chain of blocks, and the ends of the shorter ones.
@@ -142,8 +121,8 @@ def test_eight_processes_record_into_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_four_processes_record_into_one_server() -> None:
-    record_at_once(postgresql(), 4, 40)
+def test_eight_processes_record_into_one_server() -> None:
+    record_at_once(postgresql(), 8, 40)
 
 
 def prune_meanwhile(place: Any) -> None:
@@ -169,6 +148,56 @@ def test_pruning_a_file_beside_writers(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pruning_a_server_beside_writers() -> None:
     prune_meanwhile(postgresql())
+
+
+# Looks up what others record and prune, and says how much of it was there and how much was not.
+LOOK_UP = """
+import random, time
+end = time.monotonic() + float(sys.argv[3])
+there, gone = 0, 0
+with SqlLedger(sys.argv[1]) as ledger:
+    while time.monotonic() < end:
+        wanted = [(number, turn) for number in random.sample(range(200), 100) for turn in range(5)]
+        table = ledger.lookup([f"all-{number}-{turn}" for number, turn in wanted], "s")
+        for i, (number, turn) in enumerate(wanted):
+            if table.known[i]:
+                assert table.prompt(i).tolist() == list(range(number, number + 150 * turn)), (number, turn)
+                assert table.tokens(i).tolist() == [21, 22]
+            else:
+                assert not table.prompt_length[i] and not table.token_length[i]
+        there, gone = there + int(table.known.sum()), gone + int((~table.known).sum())
+print(there if gone else 0)
+"""
+
+# Records the same again and again, so that what it names may be what is being deleted.
+AGAIN = """
+import time
+end, new = time.monotonic() + float(sys.argv[3]), 0
+with SqlLedger(sys.argv[1]) as ledger:
+    while time.monotonic() < end:
+        new += sum(ledger.record(batch("all", number)) for number in range(200))
+print(new)
+"""
+
+
+def look_up_meanwhile(place: Any) -> None:
+    SqlLedger(place).close()
+    scripts = [PRUNE, AGAIN, LOOK_UP, LOOK_UP]
+    pruned, *others = results_of([start(script, place, 8) for script in scripts])
+    assert pruned > 100
+    assert all(others)
+    with SqlLedger(place) as ledger:
+        assert_whole(ledger)
+
+
+@pytest.mark.slow
+def test_looking_up_in_a_file_that_is_pruned(tmp_path: Path) -> None:
+    look_up_meanwhile(tmp_path / "x.db")
+
+
+@pytest.mark.slow
+def test_looking_up_in_a_server_that_is_pruned() -> None:
+    look_up_meanwhile(postgresql())
 
 
 @pytest.mark.parametrize(

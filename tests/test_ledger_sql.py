@@ -288,7 +288,7 @@ BAD: dict[str, tuple[Callable[[Path], object], dict[str, bool], str]] = {
     "empty, not to create": (Path.touch, {"create": False}, "an empty file"),
     "other database": (other_database, {}, r"another program \(it has a table 'things'\), not a ledger"),
     "no tables": (without_tables, {"create": False}, "holds no ledger yet; provenance ledger import"),
-    "newer": (of_version(2), {}, "version 2, and this program reads up to 1: run pip install --upgrade"),
+    "newer": (of_version(3), {}, "version 3, and this program reads up to 2: run pip install --upgrade"),
     "version 0": (of_version(0), {}, "version 0, which no program writes"),
     "cut": (cut, {}, "the database is damaged"),
     "loop": (lambda p: p.symlink_to(p), {}, "."),

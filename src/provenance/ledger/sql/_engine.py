@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError
 from provenance.errors import LedgerError, MissingDependencyError
 from provenance.ledger.place import is_url
 from provenance.ledger.sql import _sqlite
+from provenance.ledger.sql._statements import answer_in_binary
 
 __all__ = ["engines_of", "place_of"]
 
@@ -62,9 +63,12 @@ def engines_of(place: str | URL, *, create: bool, read_only: bool) -> tuple[Engi
     try:
         # A server may have restarted since a connection was used last.
         options = {"poolclass": NullPool} if read_only else {"max_overflow": -1, "pool_pre_ping": True}
-        engine = create_engine(place.set(drivername="postgresql+psycopg"), **options)
+        # A statement that follows a lock has to see what was committed while it was waited for.
+        url = place.set(drivername="postgresql+psycopg")
+        engine = create_engine(url, isolation_level="READ COMMITTED", **options)
     except ModuleNotFoundError:
         raise MissingDependencyError("psycopg", "postgres") from None
+    answer_in_binary(engine)
     _pooled.add(engine)
     reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return None if read_only else engine, reading

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import DBAPIError
 
 from provenance.errors import LedgerError
-from provenance.ledger.sql import _schema
 from provenance.ledger.sql._engine import engines_of, place_of
-from provenance.ledger.sql._prompts import SWEEP
+from provenance.ledger.sql._migrate import create_or_migrate
+from provenance.ledger.sql._prompts import PromptCache
+from provenance.ledger.sql._prune import STEP, forget, make_way, sweep
 from provenance.ledger.sql._reads import OLDEST_FIRST, ROWS, look_up, of_session, read_table
 from provenance.ledger.sql._rows import is_storable
-from provenance.ledger.sql._schema import SEQUENCES
+from provenance.ledger.sql._schema import SEQUENCES, VERSION, version_of
 from provenance.ledger.sql._sqlite import is_stale
 from provenance.ledger.sql._stats import stats_of
-from provenance.ledger.sql._words import in_words
-from provenance.ledger.sql._writes import insert_table, keep_others_out, renew_ids
+from provenance.ledger.sql._words import in_words, is_standoff
+from provenance.ledger.sql._writes import insert_table, name_prompts, renew_ids
 from provenance.ledger.stats import LedgerStats, time_of
 from provenance.models import SampledSequence
 from provenance.sequences import SequenceTable, microseconds, moment_of_use, table_of_models
@@ -30,6 +32,8 @@ T = TypeVar("T")
 #: Of one table of ``SqlLedger.tables``, about; each prompt counts, also one that is shared.
 _TABLE_BYTES: Final = 64 << 20
 _TABLE_ROWS: Final = 4096
+#: How often a write is tried that PostgreSQL undoes because it and others wait for each other.
+_ATTEMPTS: Final = 5
 
 
 class SqlLedger:
@@ -48,18 +52,21 @@ class SqlLedger:
         Args:
             place: path of a SQLite file, a new one's ending in .db, .sqlite or .sqlite3; or an address,
                 ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
-            create: create the ledger where there is none.
+            create: create the ledger where there is none. One that an older program made is brought up to
+                date in either case, in one transaction.
             read_only: refuse to write; nothing is created then. A SQLite file may lie in a folder that
                 cannot be written.
 
         Raises:
-            LedgerError: it cannot be opened, is no ledger, or is one of a newer version.
+            LedgerError: it cannot be opened, is no ledger, or is one of a newer version; or of an older one,
+                and ``read_only``.
             MissingDependencyError: psycopg, for PostgreSQL, is not installed.
         """
         with in_words(os.fspath(place)):
             found = place_of(place)
         # Without the options of an address: a password may be among them.
         self._place = found if isinstance(found, str) else found.set(query={}).render_as_string()
+        self._prompts = PromptCache()
         with in_words(self._place):
             self._writing, self._reading = engines_of(found, create=create, read_only=read_only)
         try:
@@ -69,15 +76,20 @@ class SqlLedger:
             raise
 
     def _open(self, *, create: bool) -> None:
-        if self._read(_schema.is_there):
+        version = self._read(version_of)
+        if version == VERSION:
             return
-        if self._writing is None or not create:
+        if version is not None and self._writing is None:
+            raise LedgerError(
+                f"{self._place}: a ledger of version {version}, and this program reads version {VERSION}: "
+                "opened once for writing, as by SqlLedger(PLACE), it is brought up to date"
+            )
+        if version is None and (self._writing is None or not create):
             raise LedgerError(
                 f"{self._place}: holds no ledger yet; "
                 "provenance ledger import makes one from files of sequences"
             )
-        with self._write() as connection:
-            _schema.create(connection)
+        self._write(create_or_migrate)
 
     def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -103,11 +115,15 @@ class SqlLedger:
             LedgerError: also for an id or a text with a NUL or a lone surrogate.
         """
         table = table_of_models(sequences)
-        with self._write() as connection:
+
+        def insert(connection: Connection) -> int:
+            name_prompts(connection)
             return insert_table(connection, table)
 
+        return self._write(insert)
+
     def record_tables(self, tables: Iterable[SequenceTable]) -> int:
-        """Record tables, all or none, holding one of them at a time; other writers wait until the end.
+        """Record tables, all or none, holding one of them at a time; others that record wait until the end.
 
         Returns:
             How many sequences were new.
@@ -115,40 +131,48 @@ class SqlLedger:
         Raises:
             LedgerError: as for ``record``, and for a record that is inconsistent in itself.
         """
-        with self._write() as connection:
-            keep_others_out(connection)
+
+        def insert(connection: Connection) -> int:
+            name_prompts(connection, alone=True)
             return sum(insert_table(connection, table) for table in tables)
+
+        return self._write(insert, attempts=1)  # the tables are gone after the first
 
     def renew(self, ids: Sequence[str], session: str, at: datetime) -> int:
         """Restart the day of sequences (see ``Ledger.renew``)."""
-        with self._write() as connection:
-            return renew_ids(connection, ids, session, moment_of_use(at))
+        moment = moment_of_use(at)
+        return self._write(lambda connection: renew_ids(connection, ids, session, moment))
 
     def prune(self, before: datetime) -> int:
         """Forget what was last used before a time (see ``Ledger.prune``).
 
-        The file does not shrink: what is recorded next takes the place.
+        In short transactions, so that others go on meanwhile, and not all or none: what was forgotten before
+        an error stays so. The file does not shrink: what is recorded next takes the place.
         """
-        with self._write() as connection:
-            # Else a writer could be about to name a prompt that nothing names now.
-            keep_others_out(connection)
-            old = delete(SEQUENCES).where(SEQUENCES.c.last_use < microseconds(before))
-            pruned = connection.execute(old).rowcount
-            if pruned:
-                connection.execute(SWEEP)
-            return pruned
+        moment, pruned = microseconds(before), 0
+        while True:
+            start = time.monotonic()
+            step = self._write(lambda connection: forget(connection, moment))
+            pruned += step
+            if step < STEP:
+                break
+            make_way(start)
+        if pruned:
+            with in_words(self._place):
+                sweep(self._writable())
+        return pruned
 
     # --- reading
 
     def lookup(self, ids: Sequence[str], session: str | None) -> SequenceTable:
         """One row for each id (see ``Ledger.lookup``)."""
-        return self._read(lambda connection: look_up(connection, ids, session))
+        return self._read(lambda connection: look_up(connection, ids, session, self._prompts))
 
     def expiring(self, before: datetime, session: str | None = None) -> SequenceTable:
         """What was last used before a time, the oldest first (see ``Ledger.expiring``)."""
         query = of_session(ROWS, session).order_by(*OLDEST_FIRST)
         query = query.where(SEQUENCES.c.last_use < microseconds(before), SEQUENCES.c.record_stability_info)
-        return self._read(lambda connection: read_table(connection, connection.execute(query).all()))
+        return self._read(lambda connection: self._table(connection, connection.execute(query).all()))
 
     def last_uses(self, before: datetime, session: str | None = None) -> Iterator[tuple[str, str, datetime]]:
         """Of what ``expiring`` would give: sequence_id, session_id, and when it was sampled or used last.
@@ -195,7 +219,7 @@ class SqlLedger:
             rows, size = [], 0
             for row in connection.execute(query, execution_options={"yield_per": 256}):
                 rows.append(row)
-                size += 4 * row.prompt_length + len(row.tokens) + len(row.logprobs)
+                size += _bytes_of(row)
                 if len(rows) == _TABLE_ROWS or size >= _TABLE_BYTES:
                     yield self._fresh_table(connection, rows)
                     rows, size = [], 0
@@ -203,19 +227,31 @@ class SqlLedger:
                 yield self._fresh_table(connection, rows)
 
     def _fresh_table(self, connection: Connection, rows: Sequence[Any]) -> SequenceTable:
-        table = read_table(connection, rows)
+        table = self._table(connection, rows)
         _refuse_stale(connection)
         return table
 
+    def _table(self, connection: Connection, rows: Sequence[Any]) -> SequenceTable:
+        return read_table(connection, rows, self._prompts)
+
     # --- transactions
 
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _writable(self) -> Engine:
+        if self._writing is None:
+            raise LedgerError("opened read-only")
+        return self._writing
+
+    def _write(self, work: Callable[[Connection], T], *, attempts: int = _ATTEMPTS) -> T:
+        """Do something in a transaction, and again where others were in the way and the server undid it."""
         with in_words(self._place):
-            if self._writing is None:
-                raise LedgerError("opened read-only")
-            with self._writing.begin() as connection:
-                yield connection
+            while True:
+                attempts -= 1
+                try:
+                    with self._writable().begin() as connection:
+                        return work(connection)
+                except DBAPIError as error:
+                    if not (attempts and is_standoff(error)):
+                        raise
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with in_words(self._place):
@@ -229,6 +265,12 @@ class SqlLedger:
                     else:
                         if not is_stale(connection):
                             return answer
+
+
+def _bytes_of(row: Any) -> int:
+    """About what a row takes; one that holds what no program writes is refused when its table is made."""
+    length, logprobs = row.prompt_length, row.logprobs
+    return 4 * length + 2 * len(logprobs) if isinstance(length, int) and isinstance(logprobs, bytes) else 0
 
 
 def _refuse_stale(connection: Connection) -> None:

@@ -7,89 +7,102 @@ of 500 and of 4,000 tokens, sizes from 64 to 192 differ by 10 % in what is store
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
-from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from sqlalchemy import Connection, Delete, Select, bindparam, delete, except_, select
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
 
+from provenance.columns import offsets_of
 from provenance.errors import LedgerError
-from provenance.ledger.sql._schema import BLOCKS, SEQUENCES
+from provenance.ledger.sql._statements import chains_of
+from provenance.ledger.sql._tokens import unpack
 
 #: Tokens of a block. A ledger's keys depend on it: another number is another schema version.
 BLOCK: Final = 128
 _BLOCK_BYTES: Final = 4 * BLOCK
 _KEY_BYTES: Final = 16
-#: Values of one IN list; SQLite's limit was 999 once.
-AT_ONCE: Final = 500
 
-T = TypeVar("T")
+Tokens = npt.NDArray[np.int32]
 
 
-def in_chunks(items: Iterable[T]) -> Iterator[Sequence[T]]:
-    """The items, as many at a time as one statement takes."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, AT_ONCE)):
-        yield chunk
+class PromptCache:
+    """The prompts that were read last, by the key of their last block; about 64 MB of them at most.
+
+    A key says what the prompt is, so that nothing here can be out of date.
+    """
+
+    def __init__(self, limit: int = 64 << 20) -> None:
+        self._half = limit // 2
+        self._size = 0
+        self._new: dict[bytes, Tokens] = {}
+        self._old: dict[bytes, Tokens] = {}
+
+    def get(self, end: bytes) -> Tokens | None:
+        """A prompt, if it is here."""
+        found = self._new.get(end)
+        if found is None and (found := self._old.get(end)) is not None:
+            self.put(end, found)
+        return found
+
+    def put(self, end: bytes, prompt: Tokens) -> None:
+        """Keep a prompt. Threads that do so at once may lose one, which is then read again."""
+        if self._size > self._half:
+            self._old, self._new, self._size = self._new, {}, 0
+        self._new[end] = prompt
+        self._size += prompt.nbytes + 200  # and what Python needs for it, about
 
 
-def chain_of(prompt: bytes) -> list[dict[str, Any]]:
-    """The blocks of a prompt (int32, little-endian), first to last, as rows."""
+def chain_of(prompt: bytes) -> list[tuple[bytes, bytes | None, bytes]]:
+    """The blocks of a prompt (int32, little-endian), first to last: key, the parent's key, tokens."""
     digest = blake2b(digest_size=_KEY_BYTES)
-    parent = None
-    blocks = []
+    parent: bytes | None = None
+    blocks: list[tuple[bytes, bytes | None, bytes]] = []
     for start in range(0, len(prompt), _BLOCK_BYTES):
         tokens = prompt[start : start + _BLOCK_BYTES]
         digest.update(tokens)
         key = digest.digest()
-        blocks.append({"key": key, "parent": parent, "tokens": tokens})
+        blocks.append((key, parent, tokens))
         parent = key
     return blocks
 
 
-def read_prompts(connection: Connection, ends: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Prompts by the key of their last block, each block of 500 prompts read once.
+def read_prompts(
+    connection: Connection, lengths: Mapping[bytes, int], cache: PromptCache
+) -> dict[bytes, Tokens]:
+    """Prompts by the key of their last block, each of the given length.
 
     Raises:
-        LedgerError: the blocks of a prompt are no chain.
+        LedgerError: the blocks of a prompt are no chain of that length.
     """
-    prompts: dict[bytes, bytes] = {}
-    for chunk in in_chunks(dict.fromkeys(ends)):
-        rows = connection.execute(_READ, {"ends": chunk}).all()
-        blocks = {key: (parent, tokens) for key, parent, tokens in rows}
-        for end in chunk:
-            parts: list[bytes] = []
-            key: bytes | None = end
-            while key is not None:
-                if key not in blocks or len(parts) == len(blocks):
-                    raise LedgerError(f"damaged: block {key.hex()} of a prompt is missing or follows itself")
-                key, tokens = blocks[key]
-                parts.append(tokens)
-            prompts[end] = b"".join(reversed(parts))
+    cached = {end: cache.get(end) for end in lengths}
+    prompts = {end: prompt for end, prompt in cached.items() if prompt is not None}
+    missing = [end for end in lengths if end not in prompts]
+    rows = {row[0]: row for row in chains_of(connection, missing)}
+    # All but the last block of a prompt are full.
+    counts = np.array([(lengths.get(key, 0) - 1) % BLOCK + 1 for key in rows], np.int64)
+    tokens = unpack([row[2] for row in rows.values()], counts)
+    parts = np.split(tokens, offsets_of(counts)[:-1])[1:]
+    blocks = {row[0]: (row[1], part) for row, part in zip(rows.values(), parts, strict=True)}
+    for end in missing:
+        prompts[end] = _prompt(blocks, end)
+        cache.put(end, prompts[end])
+    for end, prompt in prompts.items():
+        if len(prompt) != lengths[end]:
+            raise LedgerError(
+                f"damaged: a prompt of {len(prompt)} tokens, where its record says {lengths[end]}"
+            )
     return prompts
 
 
-def _reading() -> Select[Any]:
-    ends = BLOCKS.c.key.in_(bindparam("ends", expanding=True))
-    chain = select(*BLOCKS.c).where(ends).cte("chain", recursive=True)
-    return select(chain.union(select(*BLOCKS.c).join(chain, BLOCKS.c.key == chain.c.parent)))
-
-
-def _sweeping() -> Delete:
-    live = (
-        select(SEQUENCES.c.prompt.label("key"))
-        .where(SEQUENCES.c.prompt.is_not(None))
-        .cte("live", recursive=True)
-    )
-    live = live.union(
-        select(BLOCKS.c.parent).join(live, BLOCKS.c.key == live.c.key).where(BLOCKS.c.parent.is_not(None))
-    )
-    # EXCEPT and not NOT IN: that takes PostgreSQL quadratic time where the list is long.
-    dead = except_(select(BLOCKS.c.key), select(live.c.key)).subquery()
-    return delete(BLOCKS).where(BLOCKS.c.key.in_(select(dead.c.key)))
-
-
-_READ: Final = _reading()
-#: Deletes the blocks that are in no prompt. Nobody may be about to name one: see ``SqlLedger.prune``.
-SWEEP: Final = _sweeping()
+def _prompt(blocks: Mapping[bytes, tuple[Any, Tokens]], end: bytes) -> Tokens:
+    parts: list[Tokens] = []
+    key: bytes | None = end
+    while key is not None:
+        if key not in blocks or len(parts) == len(blocks):
+            raise LedgerError(f"damaged: block {key.hex()} of a prompt is missing or follows itself")
+        key, tokens = blocks[key]
+        parts.append(tokens)
+    return np.concatenate(parts[::-1])

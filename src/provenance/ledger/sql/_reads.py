@@ -7,44 +7,44 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import BindParameter, Connection, Select, bindparam, false, func, select
+from sqlalchemy import Connection, Select, bindparam, false, func, select
 
-from provenance.ledger.sql._prompts import in_chunks, read_prompts
-from provenance.ledger.sql._rows import BLANK, COLUMNS, Key, is_storable, table_of
+from provenance.errors import LedgerError
+from provenance.ledger.sql._prompts import PromptCache, read_prompts
+from provenance.ledger.sql._rows import BLANK, COLUMNS, is_storable, table_of
 from provenance.ledger.sql._schema import SEQUENCES
+from provenance.ledger.sql._statements import in_chunks, rows_of_ids
 from provenance.sequences import SequenceTable
 
-ROWS: Final = select(*COLUMNS)
+ROWS: Final = select(*(SEQUENCES.c[name] for name in COLUMNS)).execution_options(binary=True)
 OLDEST_FIRST: Final = (SEQUENCES.c.last_use, SEQUENCES.c.sequence_id, SEQUENCES.c.session_id)
-_IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
-# Not pairs of id and session in one list: for that SQLite uses no index.
-_ARE_IDS: Final = SEQUENCES.c.sequence_id.in_(_IDS) & (SEQUENCES.c.session_id == bindparam("session"))
-_ROWS_OF_IDS: Final = ROWS.where(_ARE_IDS)
-_KNOWN_IDS: Final = select(SEQUENCES.c.sequence_id).where(_ARE_IDS)
 # Two of the sessions that an id belongs to, and not thousands.
 _HOMES: Final = (
     select(SEQUENCES.c.sequence_id, func.min(SEQUENCES.c.session_id), func.max(SEQUENCES.c.session_id))
-    .where(SEQUENCES.c.sequence_id.in_(_IDS))
+    .where(SEQUENCES.c.sequence_id.in_(bindparam("ids", expanding=True)))
     .group_by(SEQUENCES.c.sequence_id)
 )
+_ID, _PROMPT, _LENGTH = (COLUMNS.index(name) for name in ("sequence_id", "prompt", "prompt_length"))
 
 
-def look_up(connection: Connection, ids: Sequence[str], session: str | None) -> SequenceTable:
+def look_up(
+    connection: Connection, ids: Sequence[str], session: str | None, cache: PromptCache
+) -> SequenceTable:
     """One row for each id (see ``Ledger.lookup``)."""
     wanted = [i for i in dict.fromkeys(ids) if is_storable(i)]
     found: dict[str, Any] = {}
     if session is not None and is_storable(session):
-        own = rows_of_keys(connection, ((i, session) for i in wanted))
-        found = {sequence_id: row for (sequence_id, _), row in own.items()}
-    homes: list[Key] = []
+        found = {row[_ID]: row for row in rows_of_ids(connection, COLUMNS, wanted, session)}
+    elsewhere: dict[str, list[str]] = {}
     shared: set[str] = set()
-    for chunk in in_chunks([i for i in wanted if i not in found]):
+    for chunk in in_chunks(i for i in wanted if i not in found):
         for sequence_id, first, last in connection.execute(_HOMES, {"ids": chunk}):
-            homes.append((sequence_id, first))
+            elsewhere.setdefault(first, []).append(sequence_id)
             if first != last:
                 shared.add(sequence_id)
-    found |= {sequence_id: row for (sequence_id, _), row in rows_of_keys(connection, homes).items()}
-    table = read_table(connection, [*found.values(), BLANK])
+    for home, own in elsewhere.items():
+        found |= {row[_ID]: row for row in rows_of_ids(connection, COLUMNS, own, home)}
+    table = read_table(connection, [*found.values(), BLANK], cache)
     place = {sequence_id: row for row, sequence_id in enumerate(found)}
     rows = np.array([place.get(i, len(found)) for i in ids], np.int64)
     ambiguous = np.array([i in shared for i in ids], np.bool_)
@@ -53,29 +53,21 @@ def look_up(connection: Connection, ids: Sequence[str], session: str | None) -> 
 
 def known_ids(connection: Connection, ids: Iterable[str], session: str) -> set[str]:
     """Those of the ids that the session has."""
-    known: set[str] = set()
-    for chunk in in_chunks(i for i in dict.fromkeys(ids) if is_storable(i) and is_storable(session)):
-        known.update(connection.scalars(_KNOWN_IDS, {"ids": chunk, "session": session}))
-    return known
+    wanted = [i for i in dict.fromkeys(ids) if is_storable(i) and is_storable(session)]
+    return {row[0] for row in rows_of_ids(connection, ["sequence_id"], wanted, session)}
 
 
-def rows_of_keys(connection: Connection, keys: Iterable[Key]) -> dict[Key, Any]:
-    """The rows of those keys that are there."""
-    ids: dict[str, list[str]] = {}
-    for sequence_id, session in keys:
-        ids.setdefault(session, []).append(sequence_id)
-    return {
-        (row.sequence_id, session): row
-        for session, own in ids.items()
-        for chunk in in_chunks(own)
-        for row in connection.execute(_ROWS_OF_IDS, {"ids": chunk, "session": session}).all()
-    }
+def read_table(connection: Connection, rows: Sequence[Any], cache: PromptCache) -> SequenceTable:
+    """The table of rows that ``ROWS`` selects.
 
-
-def read_table(connection: Connection, rows: Sequence[Any]) -> SequenceTable:
-    """The table of rows that ``ROWS`` selects."""
-    end = COLUMNS.index(SEQUENCES.c.prompt)
-    return table_of(rows, read_prompts(connection, (row[end] for row in rows if row[end] is not None)))
+    Raises:
+        LedgerError: there are values in them that no program writes.
+    """
+    try:
+        lengths = {row[_PROMPT]: row[_LENGTH] for row in rows if row[_PROMPT] is not None}
+        return table_of(rows, read_prompts(connection, lengths, cache))
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise LedgerError(f"damaged: a record holds what no program writes ({error})") from error
 
 
 def of_session(query: Select[Any], session: str | None) -> Select[Any]:

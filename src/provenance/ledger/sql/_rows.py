@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from math import nan
 from typing import Any, Final
 
 import numpy as np
 
-from provenance.columns import Array, Ints, any_in_rows, offsets_of, view
+from provenance.columns import Array, any_in_rows, offsets_of
 from provenance.errors import LedgerError
-from provenance.ledger.sql._prompts import chain_of
+from provenance.ledger.sql._prompts import Tokens, chain_of
 from provenance.ledger.sql._schema import SEQUENCES
-from provenance.sequences import ABSENT, COMPARED, SEGMENT, Pool, SequenceTable, Texts, microseconds
+from provenance.ledger.sql._tokens import pack, unpack
+from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable, Texts, microseconds
 
-Row = dict[str, Any]
-Key = tuple[str, str]
+#: Values of each column, by its name.
+Columns = dict[str, list[Any]]
 
 _TEXTS: Final = ("sequence_id", "session_id", "model", "policy_version", "stop_reason")
 _INTEGERS: Final = ("sampled_at", "last_used_at", "top_k", "seed")
 _REALS: Final = ("temperature", "top_p")
-#: What makes two records the same; the prompt is compared by its key.
-_CONTENT: Final = ("tokens", "prompt", *COMPARED)
+_KINDS: Final[Mapping[str, frozenset[type]]] = {
+    **dict.fromkeys(_TEXTS, frozenset((str, type(None)))),
+    **dict.fromkeys(_INTEGERS, frozenset((int, type(None)))),
+    **dict.fromkeys(_REALS, frozenset((float, int, type(None)))),
+    "prompt_length": frozenset((int,)),
+    "record_stability_info": frozenset((bool, int)),
+    "packed_tokens": frozenset((bytes,)),
+    "logprobs": frozenset((bytes,)),
+}
 #: What is read of a sequence, in this order.
-COLUMNS: Final = tuple(column for column in SEQUENCES.c if column.name not in ("uses", "last_use"))
+COLUMNS: Final = tuple(c.name for c in SEQUENCES.c if c.name not in ("number", "uses", "last_use"))
 #: What a lookup answers with, in place of a row, where nothing is known.
 BLANK: Final = ("", "", None, 0, 0, None, False, None, None, None, None, None, None, None, b"", b"")
 _EARLIEST: Final = microseconds(datetime(MINYEAR, 1, 1, tzinfo=UTC))
@@ -39,13 +48,8 @@ def is_storable(text: str) -> bool:
         return False
 
 
-def key_of(row: Row) -> Key:
-    """What identifies a sequence, in the order of the primary key."""
-    return row["sequence_id"], row["session_id"]
-
-
-def rows_of(table: SequenceTable) -> tuple[list[Row], list[Row]]:
-    """The rows of a table's sequences, one for each key, and of the blocks of their prompts; both sorted.
+def distinct(table: SequenceTable) -> SequenceTable:
+    """The sequences of a table, one for each key with the latest of its uses, sorted by id and session.
 
     Sorted, because two transactions that insert the same keys in different orders would wait for each other.
 
@@ -53,65 +57,56 @@ def rows_of(table: SequenceTable) -> tuple[list[Row], list[Row]]:
         LedgerError: a record cannot be kept, or two with one key have different content.
     """
     _refuse(table)
-    blocks: dict[bytes, Row] = {}
+    keys = list(zip(table.sequence_id.tolist(), table.session_id.tolist(), strict=True))
+    first: dict[tuple[str, str], int] = {}
+    used = table.last_used_at.copy()
+    for row, key in enumerate(keys):
+        earlier = first.setdefault(key, row)
+        if earlier != row:
+            if not table.same_content(earlier, table, row):
+                raise LedgerError(conflict(table, row))
+            used[earlier] = max(used[earlier], used[row])
+    rows = np.array([first[key] for key in sorted(first)], np.int64)
+    return replace(table, last_used_at=used).take(rows)
+
+
+def rows_of(table: SequenceTable) -> tuple[Columns, Columns]:
+    """A table as rows of sequences, in its order, and of the blocks of their prompts, one after the other."""
+    blocks: dict[bytes, tuple[bytes | None, bytes]] = {}
     ends: dict[bytes, bytes | None] = {}
     prompts = []
-    for tokens in table.pool.slices(table.prompt_start, table.prompt_length):
-        prompt = tokens.astype("<i4", copy=False).tobytes()
+    for prompt in _buffers(table.pool.slices(table.prompt_start, table.prompt_length), "<i4"):
         if prompt not in ends:
             chain = chain_of(prompt)
-            blocks |= {block["key"]: block for block in chain}
-            ends[prompt] = chain[-1]["key"] if chain else None
+            blocks |= {key: (parent, part) for key, parent, part in chain}
+            ends[prompt] = chain[-1][0] if chain else None
         prompts.append(ends[prompt])
-    used = np.maximum(table.sampled_at, table.last_used_at)
-    columns = {
+    tokens = table.pool.slices(table.token_start, table.token_length)
+    logprobs = table.logprobs.slices(table.logprob_start, table.logprob_length)
+    sequences: Columns = {
         **{name: getattr(table, name).tolist() for name in _TEXTS},
         "prompt": prompts,
         "prompt_length": table.prompt_length.tolist(),
         "sampled_at": table.sampled_at.tolist(),
         "last_used_at": _or_none(table.last_used_at, ABSENT),
-        "last_use": used.tolist(),
-        "uses": [0] * len(table),
+        "last_use": np.maximum(table.sampled_at, table.last_used_at).tolist(),
         "record_stability_info": table.record_stability_info.tolist(),
         "temperature": _or_none(table.temperature),
         "top_p": _or_none(table.top_p),
         "top_k": _or_none(table.top_k, ABSENT),
         "seed": _or_none(table.seed, ABSENT),
-        "tokens": _buffers(table.pool.slices(table.token_start, table.token_length), "<i4"),
-        "logprobs": _buffers(table.logprobs.slices(table.logprob_start, table.logprob_length), "<f4"),
+        "packed_tokens": pack(list(_buffers(tokens, "<i4"))),
+        "logprobs": list(_buffers(logprobs, "<f4")),
     }
-    rows: dict[Key, Row] = {}
-    for values in zip(*columns.values(), strict=True):
-        row = dict(zip(columns, values, strict=True))
-        earlier = rows.setdefault(key_of(row), row)
-        if earlier is not row:
-            if not same_content(earlier, row):
-                raise LedgerError(conflict(table, key_of(row)))
-            if later_use(row, earlier):
-                earlier |= {name: row[name] for name in ("last_used_at", "last_use")}
-    return [rows[key] for key in sorted(rows)], [blocks[key] for key in sorted(blocks)]
+    return sequences, {
+        "key": list(blocks),
+        "parent": [parent for parent, _ in blocks.values()],
+        "packed_tokens": pack([part for _, part in blocks.values()]),
+    }
 
 
-def same_content(row: Row, other: Mapping[str, Any]) -> bool:
-    """Whether two records with one key say the same, apart from their last use."""
-    return all(row[name] == other[name] for name in _CONTENT) and (
-        row["logprobs"] == other["logprobs"]
-        # 0.0 and -0.0 have different bytes.
-        or np.array_equal(view(row["logprobs"], np.float32), view(other["logprobs"], np.float32))
-    )
-
-
-def later_use(row: Row, other: Mapping[str, Any]) -> bool:
-    """Whether a record was used later than another one."""
-    used, before = row["last_used_at"], other["last_used_at"]
-    return used is not None and (before is None or used > before)
-
-
-def conflict(table: SequenceTable, key: Key) -> str:
+def conflict(table: SequenceTable, row: int) -> str:
     """The message about a record that contradicts an earlier one."""
-    keys = list(zip(table.sequence_id, table.session_id, strict=True))
-    # The last of those in the table: the others agree with it, or it is the one that does not.
-    row = len(keys) - 1 - keys[::-1].index(key)
     return f"{_who(table, row)} is recorded already, with other content; nothing was recorded"
 
 
@@ -121,17 +116,23 @@ def _who(table: SequenceTable, row: int) -> str:
     return f"sequence {table.sequence_id[row]!r} of session {table.session_id[row]!r}{place}"
 
 
-def table_of(rows: Sequence[Sequence[Any]], prompts: Mapping[bytes, bytes]) -> SequenceTable:
+def table_of(rows: Sequence[Sequence[Any]], prompts: Mapping[bytes, Tokens]) -> SequenceTable:
     """Values of ``COLUMNS`` as a table in which equal prompts have one address."""
     n = len(rows)
     values = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    column = dict(zip((c.name for c in COLUMNS), values, strict=True))
-    lengths = _lengths(prompts.values())
+    column = dict(zip(COLUMNS, values, strict=True))
+    for name, kinds in _KINDS.items():
+        if not kinds.issuperset(map(type, column[name])):  # SQLite keeps any value in any column
+            raise TypeError(f"{name} is not {' or '.join(sorted(kind.__name__ for kind in kinds))}")
+    if not {0, 1}.issuperset(column["record_stability_info"]):
+        raise TypeError("record_stability_info is neither 0 nor 1")
+    lengths = np.array([len(prompt) for prompt in prompts.values()], np.int64)
     starts = offsets_of(lengths)[:-1]
     # An empty prompt has no block.
     place: dict[bytes | None, int] = {None: len(prompts)} | {end: i for i, end in enumerate(prompts)}
     prompt = np.array([place[end] for end in column["prompt"]], np.int64)
-    token_length, logprob_length = _lengths(column["tokens"]), _lengths(column["logprobs"])
+    length = np.array([len(logprobs) // 4 for logprobs in column["logprobs"]], np.int64)
+    start = offsets_of(length)[:-1]
     numbers: dict[str, Any] = {name: _present(column[name], ABSENT, np.int64) for name in _INTEGERS}
     numbers |= {name: _present(column[name], nan, np.float32) for name in _REALS}
     texts: dict[str, Any] = {name: _objects(column[name]) for name in _TEXTS}
@@ -140,16 +141,19 @@ def table_of(rows: Sequence[Sequence[Any]], prompts: Mapping[bytes, bytes]) -> S
         **numbers,
         prompt_start=np.append(starts, 0)[prompt],
         prompt_length=np.append(lengths, 0)[prompt],
-        token_start=SEGMENT + offsets_of(token_length)[:-1],
-        token_length=token_length,
-        logprob_start=offsets_of(logprob_length)[:-1],
-        logprob_length=logprob_length,
+        token_start=SEGMENT + start,
+        token_length=length,
+        logprob_start=start,
+        logprob_length=length,
         record_stability_info=np.array(column["record_stability_info"], np.bool_),
         row=np.full(n, -1),
         line=np.zeros(n, np.int64),
         file=np.full(n, None, np.object_),
-        pool=Pool(_joined(prompts.values(), "<i4"), _joined(column["tokens"], "<i4")),
-        logprobs=Pool(_joined(column["logprobs"], "<f4")),
+        pool=Pool(
+            np.concatenate([np.zeros(0, np.int32), *prompts.values()]),
+            unpack(column["packed_tokens"], length),
+        ),
+        logprobs=Pool(np.frombuffer(b"".join(column["logprobs"]), "<f4").astype(np.float32, copy=False)),
         known=np.ones(n, np.bool_),
         ambiguous=np.zeros(n, np.bool_),
         conflicting=np.zeros(n, np.bool_),
@@ -186,18 +190,8 @@ def _or_none(values: Array, absent: int | None = None) -> list[Any]:
     return [None if value == absent or value != value else value for value in values.tolist()]
 
 
-def _buffers(arrays: Iterable[Array], dtype: str) -> list[bytes]:
-    return [array.astype(dtype, copy=False).tobytes() for array in arrays]
-
-
-def _lengths(buffers: Iterable[bytes]) -> Ints:
-    return np.array([len(buffer) // 4 for buffer in buffers], np.int64)
-
-
-def _joined(buffers: Iterable[bytes], dtype: str) -> Array:
-    """The numbers of all buffers, in the machine's byte order."""
-    numbers: Array = np.frombuffer(b"".join(buffers), dtype).astype(dtype[1:], copy=False)
-    return numbers
+def _buffers(arrays: Iterable[Array], dtype: str) -> Iterator[bytes]:
+    return (array.astype(dtype, copy=False).tobytes() for array in arrays)
 
 
 def _present(values: Iterable[Any], absent: float, dtype: type[np.generic]) -> Array:

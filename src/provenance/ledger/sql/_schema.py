@@ -16,6 +16,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     insert,
     inspect,
     select,
@@ -25,24 +26,25 @@ from sqlalchemy import (
 from provenance.errors import LedgerError
 
 #: Raised when a ledger that this program writes could not be read by an older one.
-VERSION: Final = 1
+VERSION: Final = 2
 
-_METADATA: Final = MetaData()
-_LEDGER: Final = Table(
-    "provenance_ledger", _METADATA, Column("version", Integer, primary_key=True, autoincrement=False)
+METADATA: Final = MetaData()
+LEDGER: Final = Table(
+    "provenance_ledger", METADATA, Column("version", Integer, primary_key=True, autoincrement=False)
 )
 SEQUENCES: Final = Table(
     "provenance_sequences",
-    _METADATA,
-    # In this order one index finds an id in a session, and in any.
-    Column("sequence_id", Text, primary_key=True),
-    Column("session_id", Text, primary_key=True),
+    METADATA,
+    # The later of two that were recorded has the greater one, whatever was deleted between.
+    Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+    Column("sequence_id", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
     Column("prompt", LargeBinary),  # key of the prompt's last block; null for an empty prompt
     Column("prompt_length", BigInteger, nullable=False),
     Column("sampled_at", BigInteger, nullable=False),  # microseconds since 1970 UTC, like the next two
     Column("last_used_at", BigInteger),
     Column("last_use", BigInteger, nullable=False),  # the later one of these two
-    Column("uses", BigInteger, nullable=False),
+    Column("uses", BigInteger, nullable=False, server_default=text("0")),
     Column("record_stability_info", Boolean, nullable=False),
     Column("model", Text),
     Column("policy_version", Text),
@@ -52,48 +54,51 @@ SEQUENCES: Final = Table(
     Column("top_k", Integer),
     Column("seed", BigInteger),
     # The long ones last: SQLite reads a row from its start.
-    Column("tokens", LargeBinary, nullable=False),  # int32, little-endian
+    Column("packed_tokens", LargeBinary, nullable=False),  # as many as logprobs
     Column("logprobs", LargeBinary, nullable=False),  # float32, little-endian
+    # In this order one index finds an id in a session, and in any.
+    UniqueConstraint("sequence_id", "session_id"),
     Index("provenance_sequences_last_use", "last_use"),
+    sqlite_autoincrement=True,
 )
 BLOCKS: Final = Table(
     "provenance_prompt_blocks",
-    _METADATA,
+    METADATA,
     Column("key", LargeBinary, primary_key=True),
     Column("parent", LargeBinary),  # the block before it; null for a prompt's first
-    Column("tokens", LargeBinary, nullable=False),  # int32, little-endian
+    Column("packed_tokens", LargeBinary, nullable=False),
 )
 
-#: Any number will do, as long as it stays the same.
-_CREATION_LOCK: Final = 5_217_402_611
+#: What PostgreSQL would try to compress again, in vain.
+_INCOMPRESSIBLE: Final = ((SEQUENCES, "packed_tokens"), (SEQUENCES, "logprobs"), (BLOCKS, "packed_tokens"))
 
 
-def is_there(connection: Connection) -> bool:
-    """Whether the database holds a ledger, of a version that this program reads.
+def version_of(connection: Connection) -> int | None:
+    """The version of the ledger that a database holds, None where it holds none.
 
     Raises:
-        LedgerError: it holds a ledger of another version, or is the database of something else.
+        LedgerError: it holds a ledger that this program does not know, or is the database of something else.
     """
-    if not inspect(connection).has_table(_LEDGER.name):
+    if not inspect(connection).has_table(LEDGER.name):
         others = inspect(connection).get_table_names() if connection.dialect.name == "sqlite" else []
         if others:
             raise LedgerError(f"a database of another program (it has a table {others[0]!r}), not a ledger")
-        return False
-    version = connection.scalar(select(_LEDGER.c.version))
+        return None
+    version: int | None = connection.scalar(select(LEDGER.c.version))
     if version is not None and version > VERSION:
         raise LedgerError(
             f"a ledger of version {version}, and this program reads up to {VERSION}: "
             "run pip install --upgrade datum-provenance"
         )
-    if version != VERSION:
+    if version is None or version < 1:
         raise LedgerError(f"a ledger of version {version}, which no program writes: is it damaged?")
-    return True
+    return version
 
 
 def create(connection: Connection) -> None:
-    """Create the tables, unless another process did meanwhile."""
+    """Create the tables."""
+    METADATA.create_all(connection)
+    connection.execute(insert(LEDGER), {"version": VERSION})
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _CREATION_LOCK})
-    if not is_there(connection):
-        _METADATA.create_all(connection)
-        connection.execute(insert(_LEDGER), {"version": VERSION})
+        for table, column in _INCOMPRESSIBLE:
+            connection.execute(text(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL"))

@@ -19,7 +19,20 @@ PATIENCE: Final = 300.0
 _JOURNAL: Final = 18
 #: Seconds within which two changes of a file may have the same time.
 _TICK: Final = 0.02
+#: Pages, 32 MB, that the log grows to before they are moved to the file, and by then many have changed again:
+#: the index by content changes everywhere.
+_LOGGED: Final = 8000
+_CACHE: Final = "PRAGMA cache_size=-16384"  # KiB
 _IMPORT: Final = "a ledger is made from files of sequences by provenance ledger import"
+#: What runs code of whoever made the file where our tables are read or written: a view, a virtual table or a
+#: generated column of their names, and a trigger on them.
+_TRAPS: Final = """
+    WITH own AS (SELECT * FROM sqlite_master WHERE tbl_name LIKE 'provenance#_%' ESCAPE '#')
+    SELECT type, name FROM own WHERE type NOT IN ('table', 'index') OR rootpage = 0
+    UNION ALL
+    SELECT 'generated column', found.name FROM own, pragma_table_xinfo(own.name) AS found
+    WHERE own.type = 'table' AND found.hidden
+"""
 #: What changes with a file's content.
 _State = tuple[int, int, int]
 
@@ -59,6 +72,9 @@ def writing_engine(path: str) -> Engine:
         try:
             _execute_patiently(connection, "PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint={_LOGGED}")
+            connection.execute(_CACHE)
+            _refuse_traps(connection)
         except BaseException:
             connection.close()
             raise
@@ -96,8 +112,20 @@ class _Reader(sqlite3.Connection):
         quiet = _is_quiet(path) and time.time_ns() - state[2] >= _TICK * 1e9
         uri = f"{_uri(path)}?mode=ro{'&immutable=1' if quiet else ''}"
         reader = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, factory=cls)
+        reader.execute(_CACHE)
         reader.path, reader.state = path, state if quiet else None
+        try:
+            _refuse_traps(reader)
+        except BaseException:
+            reader.close()
+            raise
         return reader
+
+
+def _refuse_traps(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema=OFF")
+    for kind, name in connection.execute(_TRAPS).fetchmany(1):
+        raise LedgerError(f"it has a {kind} {name!r}, which no ledger has: is it from somebody you trust?")
 
 
 def _is_quiet(path: str) -> bool:

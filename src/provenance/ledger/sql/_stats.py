@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, case, func, select, text
 
+from provenance.errors import LedgerError
 from provenance.ledger.sql._schema import BLOCKS, SEQUENCES
 from provenance.ledger.stats import LedgerStats, SessionStats
 
@@ -22,8 +24,8 @@ _SESSIONS: Final[Select[Any]] = select(
     func.max(_S.last_use).label("last_use"),
     func.count().label("sequences"),
     _number_of(_S.record_stability_info).label("recorded"),
-    # Four bytes a token.
-    (func.sum(func.length(_S.tokens)) / 4).label("sampled_tokens"),
+    # Four bytes for the logprob of a token.
+    (func.sum(func.length(_S.logprobs)) / 4).label("sampled_tokens"),
     _number_of(_S.uses == 0).label("unused"),
     _number_of(_S.uses == 1).label("used_once"),
     _number_of(_S.uses > 1).label("used_again"),
@@ -41,6 +43,8 @@ def stats_of(connection: Connection) -> LedgerStats:
     sessions = []
     for row in connection.execute(_SESSIONS):
         session_id, *numbers = row
+        if not isinstance(session_id, str) or not all(isinstance(n, int | float | Decimal) for n in numbers):
+            raise LedgerError("damaged: a record holds what no program writes")
         names = _SESSIONS.selected_columns.keys()[1:]
         sessions.append(
             SessionStats.of(session_id, **{k: int(n) for k, n in zip(names, numbers, strict=True)})

@@ -12,7 +12,18 @@ from sqlalchemy.exc import DBAPIError
 from provenance.errors import LedgerError
 from provenance.ledger.sql._sqlite import PATIENCE
 
-__all__ = ["in_words"]
+__all__ = ["in_words", "is_standoff"]
+
+_LOST: Final = (
+    "the connection was lost, and what it was writing may be there or not; it is safe to record it again"
+)
+#: deadlock_detected and serialization_failure.
+_STANDOFFS: Final = ("40P01", "40001")
+
+
+def is_standoff(error: DBAPIError) -> bool:
+    """Whether a transaction was undone only because it and others were in each other's way."""
+    return getattr(error.orig, "sqlstate", None) in _STANDOFFS
 
 
 @contextmanager
@@ -23,7 +34,10 @@ def in_words(place: str) -> Iterator[None]:
     except LedgerError as error:
         raise LedgerError(f"{place}: {error}") from None
     except DBAPIError as error:
-        raise LedgerError(f"{place}: {_words(error.orig)}") from error
+        lost = f"; {_LOST}" if error.connection_invalidated else ""
+        raise LedgerError(f"{place}: {_words(error.orig)}{lost}") from error
+    except UnicodeDecodeError as error:  # sqlite3 raises it for its own messages about names that are damaged
+        raise LedgerError(f"{place}: the database is damaged: a name in it is not UTF-8") from error
     except (sqlite3.Error, OSError) as error:
         raise LedgerError(f"{place}: {_words(error)}") from error
 

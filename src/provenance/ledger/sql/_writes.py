@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, bindparam, case, text, update
-from sqlalchemy.dialects import postgresql, sqlite
+import numpy as np
+from sqlalchemy import Connection, text
 
 from provenance.errors import LedgerError
-from provenance.ledger.sql._prompts import in_chunks
-from provenance.ledger.sql._reads import known_ids, rows_of_keys
-from provenance.ledger.sql._rows import Row, conflict, key_of, later_use, rows_of, same_content
+from provenance.ledger.sql._prompts import PromptCache
+from provenance.ledger.sql._reads import known_ids, look_up
+from provenance.ledger.sql._rows import conflict, distinct, is_storable, rows_of
 from provenance.ledger.sql._schema import BLOCKS, SEQUENCES
+from provenance.ledger.sql._statements import in_chunks, insert_new, use_ids
 from provenance.sequences import SequenceTable
 
-# Readers do not notice it.
-_LOCK: Final = text(f"LOCK TABLE {BLOCKS}, {SEQUENCES} IN SHARE ROW EXCLUSIVE MODE")
+#: Any number will do, as long as it stays the same.
+_NAMING: Final = 5_217_402_612
 
 
-def keep_others_out(connection: Connection) -> None:
-    """Let no other writer in until the transaction ends."""
+def name_prompts(connection: Connection, *, alone: bool = False) -> None:
+    """Let nobody delete blocks of prompts until the transaction ends, or, ``alone``, nobody name one either.
+
+    Else a writer could be about to name a block that nothing names now.
+    """
     if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
-        connection.execute(_LOCK)
+        shared = "" if alone else "_shared"
+        connection.execute(text(f"SELECT pg_advisory_xact_lock{shared}({_NAMING})"))
 
 
 def insert_table(connection: Connection, table: SequenceTable) -> int:
@@ -31,53 +36,43 @@ def insert_table(connection: Connection, table: SequenceTable) -> int:
     Raises:
         LedgerError: a record cannot be kept, or contradicts one that is there.
     """
-    rows, blocks = rows_of(table)
-    if blocks:
-        connection.execute(_insertion(connection, BLOCKS), blocks)
-    if not rows:
-        return 0
-    new: int = connection.execute(
-        _insertion(connection, SEQUENCES), rows, execution_options={"preserve_rowcount": True}
-    ).rowcount
-    if new < len(rows):
-        _settle(connection, rows, table)
+    table = distinct(table)
+    sequences, blocks = rows_of(table)
+    if connection.dialect.name == "postgresql":
+        # Not to wait for each other. SQLite reads a prompt faster where its blocks lie together.
+        order = sorted(range(len(blocks["key"])), key=blocks["key"].__getitem__)
+        blocks = {name: [values[i] for i in order] for name, values in blocks.items()}
+    insert_new(connection, BLOCKS, blocks)
+    new = insert_new(connection, SEQUENCES, sequences)
+    if new < len(table):
+        gone = _settle(connection, table)
+        if gone:
+            new += insert_table(connection, table.take(np.array(gone, np.int64)))
     return new
 
 
-def _insertion(connection: Connection, table: Table) -> Insert:
-    """The statement that inserts what is not there yet."""
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+def _settle(connection: Connection, table: SequenceTable) -> list[int]:
+    """Compare sequences with those that were there already, and keep the later last use.
 
-
-def _settle(connection: Connection, rows: list[Row], table: SequenceTable) -> None:
-    """Compare rows, some of which were there already, with what is there, and keep the later last use."""
-    used = []
-    for chunk in in_chunks(rows):
-        there = rows_of_keys(connection, map(key_of, chunk))
-        for row in chunk:
-            stored = there[key_of(row)]._mapping
-            if not same_content(row, stored):
-                raise LedgerError(conflict(table, key_of(row)))
-            if later_use(row, stored):
-                used.append(
-                    {"id": row["sequence_id"], "session": row["session_id"], "at": row["last_used_at"]}
-                )
-    if used:
-        connection.execute(_USE, used)
-
-
-def _later(column: ColumnElement[int | None]) -> ColumnElement[int]:
-    return case((column > bindparam("at"), column), else_=bindparam("at"))
-
-
-_USE: Final = (
-    update(SEQUENCES)
-    .where((SEQUENCES.c.sequence_id == bindparam("id")) & (SEQUENCES.c.session_id == bindparam("session")))
-    .values(last_used_at=_later(SEQUENCES.c.last_used_at), last_use=_later(SEQUENCES.c.last_use))
-)
-_RENEW: Final = _USE.values(uses=SEQUENCES.c.uses + 1)
+    Returns:
+        The rows of those that are not there: pruned since they were found to be.
+    """
+    later: list[int] = []
+    gone: list[int] = []
+    for session in dict.fromkeys(table.session_id.tolist()):
+        for rows in in_chunks(np.flatnonzero(table.session_id == session).tolist()):
+            there = look_up(connection, table.sequence_id[rows].tolist(), session, PromptCache())
+            for i, row in enumerate(rows):
+                if not there.known[i] or there.session_id[i] != session:
+                    gone.append(row)
+                elif not there.same_content(i, table, row):
+                    raise LedgerError(conflict(table, row))
+                elif table.last_used_at[row] > there.last_used_at[i]:
+                    later.append(row)
+    for row in sorted(later):
+        ids, session, at = [table.sequence_id[row]], table.session_id[row], int(table.last_used_at[row])
+        use_ids(connection, ids, session, at, count=0)
+    return sorted(gone)
 
 
 def renew_ids(connection: Connection, ids: Sequence[str], session: str, at: int) -> int:
@@ -86,11 +81,11 @@ def renew_ids(connection: Connection, ids: Sequence[str], session: str, at: int)
     Raises:
         LedgerError: one is not recorded.
     """
-    known = known_ids(connection, ids, session)
-    missing = next((i for i in ids if i not in known), None)
-    if missing is not None:
+    wanted = set(ids)
+    storable = sorted(i for i in wanted if is_storable(i) and is_storable(session))
+    renewed = use_ids(connection, storable, session, at, count=1)
+    if renewed < len(wanted):
+        known = known_ids(connection, wanted, session)
+        missing = next(i for i in ids if i not in known)
         raise LedgerError(f"sequence {missing!r} of session {session!r} is not recorded; nothing was renewed")
-    uses: list[dict[str, Any]] = [{"id": i, "session": session, "at": at} for i in sorted(known)]
-    if uses and connection.execute(_RENEW, uses).rowcount < len(uses):
-        raise LedgerError(f"a sequence of session {session!r} was pruned meanwhile; nothing was renewed")
-    return len(uses)
+    return renewed
