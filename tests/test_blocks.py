@@ -7,8 +7,8 @@ import pytest
 from _paths import check_case, found
 
 from provenance import sequences
+from provenance.pool import SEGMENT, Pool
 from provenance.rules import registry
-from provenance.sequences import SEGMENT, Pool
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])

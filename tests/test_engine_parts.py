@@ -18,7 +18,7 @@ import provenance
 from provenance.engine.keys import KeySet
 from provenance.engine.part import Part
 from provenance.engine.parts import CheckInParts
-from provenance.engine.pool import in_order
+from provenance.engine.threads import in_order
 
 Json = dict[str, Any]
 

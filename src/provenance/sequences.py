@@ -8,101 +8,23 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from provenance.columns import Array, Floats, Ints, Mask, distinct, offsets_of, view
+from provenance.columns import Floats, Ints, Mask, view
 from provenance.errors import LedgerError
 from provenance.models import SampledSequence
+from provenance.pool import Pool
 
 #: An absent time or integer.
 ABSENT: Final = np.iinfo(np.int64).min
 
 Texts = npt.NDArray[np.object_]
-
-#: Which of several ranges, and the numbers of these.
-Block = tuple[slice, Array]
-
-_PLACE_BITS: Final = 32
-#: Distance between the first addresses of two neighbouring segments of a pool.
-SEGMENT: Final = 1 << _PLACE_BITS
-#: Numbers that are gathered at a time.
-_BLOCK: Final = 1 << 16
-
-
-class Pool:
-    """Numbers in segments that are appended and never moved, so that a ledger grows without copying itself.
-
-    An address is the segment's number times 2^32 plus the place in it; the numbers of one sequence lie in one
-    segment, so that address plus offset is an address.
-    """
-
-    def __init__(self, *segments: Array) -> None:
-        self._segments = list(segments)
-
-    def append(self, segment: Array) -> int:
-        """Add a segment, which must not change any more, and return the address of its first number."""
-        self._segments.append(segment)
-        return (len(self._segments) - 1) * SEGMENT
-
-    def slices(self, starts: Ints, lengths: Ints) -> list[Array]:
-        """Views of [start, start + length), one for each."""
-        segments = self._segments
-        if len(segments) == 1:
-            (pool,) = segments
-            return [pool[a:b] for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-        number = (starts >> _PLACE_BITS).tolist()
-        first = starts & (SEGMENT - 1)
-        bounds = zip(number, first.tolist(), (first + lengths).tolist(), strict=True)
-        return [segments[k][a:b] for k, a, b in bounds]
-
-    def joined(self, starts: Ints, lengths: Ints) -> list[Array]:
-        """As ``slices``, but one view for all where they follow each other without a gap."""
-        if len(starts) == 1 or (len(starts) and (starts[1:] == starts[:-1] + lengths[:-1]).all()):
-            return [self.slice(int(starts[0]), int(lengths.sum()))]
-        return self.slices(starts, lengths)
-
-    def slice(self, start: int, length: int) -> Array:
-        """A view of [start, start + length)."""
-        place = start & (SEGMENT - 1)
-        return self._segments[start >> _PLACE_BITS][place : place + length]
-
-    def at(self, addresses: Ints, there: Mask) -> Array:
-        """One number for each address that is there, and 0 for the others."""
-        numbers = np.zeros(len(addresses), np.int64)
-        segment = addresses >> _PLACE_BITS
-        for k in set(segment[there].tolist()):
-            own = there & (segment == k)
-            numbers[own] = self._segments[k][addresses[own] & (SEGMENT - 1)]
-        return numbers
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all numbers."""
-        return sum(segment.nbytes for segment in self._segments)
-
-    def gather(self, starts: Ints, lengths: Ints) -> Array:
-        """The numbers of all [start, start + length), one after the other; not to be written to."""
-        # Slices are copied whole, which is several times faster than an index for every number.
-        slices = self.joined(starts, lengths)
-        if len(slices) == 1:
-            return slices[0]
-        return np.concatenate(slices) if slices else self._segments[0][:0]
-
-    def blocks(self, starts: Ints, lengths: Ints) -> Iterator[Block]:
-        """What ``gather`` returns, some ranges at a time, so that it stays in the processor's cache."""
-        total = int(lengths.sum())
-        firsts = [0] if len(starts) else []
-        if total > _BLOCK:
-            firsts = distinct(offsets_of(lengths).searchsorted(np.arange(0, total, _BLOCK))).tolist()
-        for first, last in pairwise((*firsts, len(starts))):
-            yield slice(first, last), self.gather(starts[first:last], lengths[first:last])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,8 +11,9 @@ from provenance.contract import Contract
 from provenance.engine.part import Part, join
 from provenance.engine.run import Run
 from provenance.engine.sources import ledger_of
+from provenance.engine.split import note
 from provenance.engine.verbs import EXAMPLES
-from provenance.formats import MAX_LINE
+from provenance.formats import MAX_LINE, FileNotes
 from provenance.ledger import Ledger
 from provenance.report import Report
 from provenance.sequences import rfc3339
@@ -54,7 +55,7 @@ class CheckInParts:
         opened, faults = ledger_of(ledger, max_line=MAX_LINE)
         run = self._run(Part())
         for step in run.before(faults):
-            run.keep(step, self._max_examples)
+            run.tally.keep(step, self._max_examples)
         return run.part, opened
 
     def look(self, data: Any, ledger: Ledger | None = None) -> Part:
@@ -66,8 +67,19 @@ class CheckInParts:
         """
         run = self._run(Part(origin=False))
         for step in run.batches(data, ledger, workers=1):
-            run.keep(step, self._max_examples)
+            run.tally.keep(step, self._max_examples)
         return run.part
+
+    def notes(self, data: Any, ledger: Ledger | None = None) -> FileNotes:
+        """Which datums of a stretch break an error rule, by their number in it, and why.
+
+        Arguments are those of ``look``; what only the whole dataset tells is left out.
+        """
+        found = FileNotes()
+        run = self._run(Part(origin=False))
+        for step in run.batches(data, ledger, workers=1):
+            note(step, run.tally.severity, found)
+        return found
 
     def join(self, first: Part, second: Part) -> Part:
         """The part that two make up, the second of which follows the first; associative."""
@@ -77,7 +89,7 @@ class CheckInParts:
         """The report of the whole dataset, from its parts in their order."""
         run = self._run(reduce(self.join, parts, start))
         for step in run.after():
-            run.keep(step, self._max_examples)
+            run.tally.keep(step, self._max_examples)
         return run.report()
 
     def _run(self, part: Part) -> Run:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provenance import formats
 from provenance.columns import Columns, Fault
-from provenance.engine.pool import cores, in_order
+from provenance.engine.threads import cores, in_order
 from provenance.errors import ReadError, SchemaError
 from provenance.formats import objects
 from provenance.formats._folders import parquet_files

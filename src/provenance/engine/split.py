@@ -57,21 +57,7 @@ class Split:
         """Keep the errors about datums that a step found."""
         if step.judged is None:
             return
-        notes = self._files[str(step.judged.columns.file)]
-        for _, base, fault in step.faults:
-            if severity(fault.code) == Severity.ERROR:
-                if fault.row is None:
-                    note = notes.whole = notes.whole or Note()
-                else:
-                    note = notes.bad.setdefault(base + fault.row, Note())
-                note.codes.add(fault.code)
-                if len(note.violations) < _MESSAGES:
-                    place = f"{fault.field}: " if fault.field else ""
-                    rule = f"{fault.code} {registry()[fault.code].name}"
-                    note.violations.append(_clipped(f"{place}{rule}: {fault.message}"))
-        for finding in step.findings:
-            if severity(finding.rule.code) == Severity.ERROR and finding.rule.at not in GLOBAL_LEVELS:
-                _keep(finding, notes)
+        note(step, severity, self._files[str(step.judged.columns.file)])
 
     def write(self, max_line: int) -> None:
         """Copy the files; errors as for `formats.split`."""
@@ -81,6 +67,24 @@ class Split:
         for path, before in zip(self.paths, self._before, strict=True):
             if _fingerprint(path) != before:
                 raise ReadError(path, "changed since it was checked: check it again")
+
+
+def note(step: Step, severity: Callable[[str], Severity], notes: FileNotes) -> None:
+    """Add the errors about datums that a step found to the notes of their file."""
+    for _, base, fault in step.faults:
+        if severity(fault.code) == Severity.ERROR:
+            if fault.row is None:
+                noted = notes.whole = notes.whole or Note()
+            else:
+                noted = notes.bad.setdefault(base + fault.row, Note())
+            noted.codes.add(fault.code)
+            if len(noted.violations) < _MESSAGES:
+                place = f"{fault.field}: " if fault.field else ""
+                rule = f"{fault.code} {registry()[fault.code].name}"
+                noted.violations.append(_clipped(f"{place}{rule}: {fault.message}"))
+    for finding in step.findings:
+        if severity(finding.rule.code) == Severity.ERROR and finding.rule.at not in GLOBAL_LEVELS:
+            _keep(finding, notes)
 
 
 def _keep(finding: Finding, notes: FileNotes) -> None:

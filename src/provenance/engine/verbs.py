@@ -76,7 +76,7 @@ def check(
         on_progress=on_progress,
     )
     for step in _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line):
-        run.keep(step, max_examples)
+        run.tally.keep(step, max_examples)
         del step  # its batch, before the next one is read
     return run.report()
 
@@ -111,7 +111,7 @@ def iter_violations(
     )
     steps = _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line)
     for step in steps:
-        found = [v for code in step.codes() for v in step.violations(code, run.severity(code), None)]
+        found = [v for code in step.codes() for v in step.violations(code, run.tally.severity(code), None)]
         yield from sorted(found, key=lambda v: -1 if v.location.row is None else v.location.row)
         del step  # its batch, before the next one is read
 
@@ -131,7 +131,7 @@ def _steps(
         return
     split = Split(data, good, bad, ledger)
     for step in run.steps(split.paths):
-        split.add(step, run.severity)
+        split.add(step, run.tally.severity)
         yield step
         del step  # its batch, before the next one is read
     split.write(max_line)
@@ -186,7 +186,7 @@ def accepted(
             )
     passed: list[Batch] = []
     for step in run.steps(data):
-        run.keep(step, EXAMPLES)
+        run.tally.keep(step, EXAMPLES)
         if step.judged is not None:
             passed.append(step.judged.passed)
     report = run.report()

@@ -26,7 +26,8 @@ from provenance.formats._arrow_arrays import (
 from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_pieces import Piece, pieces_of
 from provenance.formats._arrow_schema import sequence_faults
-from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable
+from provenance.pool import SEGMENT, Pool
+from provenance.sequences import ABSENT, SequenceTable
 
 _BATCH_POSITIONS: Final = 2**20
 _COUNTED: Final = ("prompt_tokens", "tokens")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from provenance.contract import Contract
-from provenance.engine.run import moment_of
+from provenance.engine.arguments import moment_of
 from provenance.engine.sources import ledger_of, paths_of
 from provenance.errors import LedgerError, ReadError, SchemaError
 from provenance.formats import is_arrow, is_request

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from provenance.contract import Contract
-from provenance.engine.run import moment_of
+from provenance.engine.arguments import moment_of
 from provenance.errors import ContractError, SchemaError
 from provenance.generate import _fit
 from provenance.generate._fill import NOW, SESSION, Drawn, filled, largest_advantage

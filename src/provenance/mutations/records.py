@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from provenance.engine.run import moment_of
+from provenance.engine.arguments import moment_of
 from provenance.mutations._dataset import Dataset, Json, copied
 from provenance.mutations._edit import is_text, remove_tokens
 from provenance.mutations._ledger import prompt_sources, recorded_runs, records, spans_of

@@ -76,7 +76,7 @@ def find_datum(
             continue
         for finding in step.findings:
             if finding.rule.at == "record":
-                records += violations(finding, run.severity(finding.rule.code))
+                records += violations(finding, run.tally.severity(finding.rule.code))
         number = _first_bad(step, run) if row is None and line is None else _number_of(columns, row, line)
         if number is not None:
             return _report(run, _alone(step, number, run), records, max_line)
@@ -131,10 +131,10 @@ def _first_bad(step: Step, run: Run) -> int | None:
     """The number of a batch's first datum with an error."""
     assert step.judged is not None  # noqa: S101 - narrows a type: the caller has looked
     columns = step.judged.columns
-    bad = [fault.row for _, _, fault in step.faults if run.severity(fault.code) == Severity.ERROR]
+    bad = [fault.row for _, _, fault in step.faults if run.tally.severity(fault.code) == Severity.ERROR]
     numbers = [number for number in bad if number is not None]
     for finding in step.findings:
-        if len(finding.failing) and run.severity(finding.rule.code) == Severity.ERROR:
+        if len(finding.failing) and run.tally.severity(finding.rule.code) == Severity.ERROR:
             numbers += np.flatnonzero(np.isin(columns.row, finding.datums()[:1])).tolist()
     return min(numbers, default=None)
 
@@ -156,7 +156,8 @@ def _alone(step: Step, number: int, run: Run) -> _Alone:
     for _, _, fault in faults:
         counts.setdefault(fault.code, Count(1, 0, 0)).add(Count(0, 1, 1))
     own_step = Step(findings, faults, step.judged)
-    kept = [v for code in own_step.codes() for v in own_step.violations(code, run.severity(code), _EXAMPLES)]
+    severity = run.tally.severity
+    kept = [v for code in own_step.codes() for v in own_step.violations(code, severity(code), _EXAMPLES)]
     return _Alone(columns, kept, counts)
 
 
@@ -167,7 +168,8 @@ def _report(run: Run, found: _Alone, records: list[Violation], max_line: int) ->
     named = [violation for violation in records if violation.location.sequence_id in ids]
     for violation in named:
         found.counts.setdefault(violation.code, Count()).add(Count(0, 1, 1))
-    bad = any(count.datums and run.severity(code) == Severity.ERROR for code, count in found.counts.items())
+    severity = run.tally.severity
+    bad = any(count.datums and severity(code) == Severity.ERROR for code, count in found.counts.items())
     return FoundDatum(
         columns=columns,
         report=replace(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provenance.columns import SAMPLED, Array, Ints, Mask, Spans, ranges
+from provenance.pool import Pool
 from provenance.rules._derived import LogprobDifferences
 from provenance.rules._lazy import lazy
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
-from provenance.sequences import Pool
 
 if TYPE_CHECKING:
     from provenance.rules._batch import Batch

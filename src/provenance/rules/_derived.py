@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from provenance.columns import SAMPLED, Columns, Floats, Ints, Mask, Spans, distinct, lengths_of
+from provenance.pool import Pool
 from provenance.rules._lazy import lazy
-from provenance.sequences import Pool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from provenance.columns import PROMPT, TARGETS, Ints, Mask, any_in_rows, offsets_of
+from provenance.pool import Pool
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, RECORD, SIBLING, TWO_TARGETS, WITH_IMAGE, case
 from provenance.rules._rule import Verdict, rule
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
-from provenance.sequences import Pool
 
 _FIVE_SAMPLED = {
     "loss_fn_input_spans": [{"type": "sampled", "sequence_id": "s:1", "offset": 0, "length": 5}],

@@ -15,7 +15,8 @@ from provenance.errors import LedgerError
 from provenance.ledger.sql._prompts import Tokens, chain_of
 from provenance.ledger.sql._schema import SEQUENCES
 from provenance.ledger.sql._tokens import pack, unpack
-from provenance.sequences import ABSENT, SEGMENT, Pool, SequenceTable, Texts, microseconds
+from provenance.pool import SEGMENT, Pool
+from provenance.sequences import ABSENT, SequenceTable, Texts, microseconds
 
 #: Values of each column, by its name.
 Columns = dict[str, list[Any]]
