@@ -82,7 +82,8 @@ def evaluate(batch: Batch, rules: tuple[Rule, ...]) -> Evaluated:
             _judge(batch, rule, field, _excluded(batch, rule, field, broken) if in_doubt else None)
             for field in fields
         ]
-        checked[rule.code] = sum(finding.judged for finding in findings)
+        if findings:
+            checked[rule.code] = sum(finding.judged for finding in findings)
         if rule.remembers or rule.at == "dataset":
             notable += findings
         else:
