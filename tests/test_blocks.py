@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _paths import check_case, found
 
-from provenance import pool
+from provenance import pool as pools
 from provenance.pool import SEGMENT, Pool
 from provenance.rules import registry
 
@@ -23,7 +23,7 @@ from provenance.rules import registry
     ],
 )
 def test_blocks_hold_what_is_gathered(monkeypatch, size, starts, lengths):
-    monkeypatch.setattr(pool, "_BLOCK", size)
+    monkeypatch.setattr(pools, "_BLOCK", size)
     pool = Pool(np.arange(10), np.arange(100, 110))
     begin, count = np.array(starts, np.int64), np.array(lengths, np.int64)
     blocks = list(pool.blocks(begin, count))
@@ -42,5 +42,5 @@ def test_the_size_of_a_block_changes_no_verdict(monkeypatch, code):
     cases = [*rule.good, *rule.bad]
     whole = [(found(report), report.checked) for report in map(check_case, cases)]
     assert any(violations for violations, _ in whole)
-    monkeypatch.setattr(pool, "_BLOCK", 2)
+    monkeypatch.setattr(pools, "_BLOCK", 2)
     assert [(found(report), report.checked) for report in map(check_case, cases)] == whole
