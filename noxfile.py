@@ -80,6 +80,8 @@ def hostile(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Every file of benchmarks/, or those named after --."""
     install(session)
+    for needed in ("benchmarks/requirements.txt", "tests/requirements-pipelines.txt"):
+        session.install("-c", "constraints.txt", "-r", needed)
     files = session.posargs or sorted(str(path) for path in Path("benchmarks").glob("[!_]*.py"))
     if not files:
         session.skip("benchmarks/ holds no file")

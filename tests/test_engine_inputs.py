@@ -17,10 +17,10 @@ from provenance.engine import evaluate as evaluation
 from provenance.engine.plan import plan_of
 from provenance.formats import columns_of
 from provenance.rules import Batch, Case, Rule, case, registry
+from provenance.rules._examples import WITHOUT_SPANS
 
-#: Looks at the targets where they are read anyway: without them positions say how many rows they have.
-READ_IF_THERE = {"SPN004": {TARGETS}}
 PROVENANCE_ONLY = {code for code in registry() if code[:3] in ("SPN", "SES")} | {"SEQ001", "SEQ002"}
+PROVENANCE_ONLY -= {"SPN004"}  # which holds the spans against the targets
 
 
 class Noted(dict[str, Tensor]):
@@ -85,7 +85,7 @@ def test_rules_declare_what_they_read(code: str, monkeypatch: pytest.MonkeyPatch
             if example.lines is None:
                 check(example)
     if rule.inputs is not None:
-        assert asked - READ_IF_THERE.get(code, set()) <= rule.inputs
+        assert asked <= rule.inputs
 
 
 def only(loss: str, codes: set[str]) -> provenance.Contract:
@@ -106,7 +106,7 @@ def test_a_contract_about_spans_reads_no_tensor(tmp_path: Path) -> None:
     provenance.write_datums(good.datums, path)
     expected = check(good, path, contract).to_dict()
     assert expected["valid"]
-    assert expected["checked"]["SPN004"] == 1
+    assert expected["checked"]["SPN003"] == 1
     assert check(good, None, contract).to_dict() == expected
 
     # The tensors cannot be read at all any more: their pages are noise.
@@ -160,3 +160,10 @@ def test_what_is_validated_is_packed_whole() -> None:
         now=case().now,
     )
     assert {"target_tokens", "logprobs", "advantages"} <= set(batch.inputs)
+
+
+def test_images_of_unknown_length_count_where_the_length_is_all_that_is_asked() -> None:
+    image = {"type": "image", "format": "png", "data": "iVBORw0KGgo="}
+    of = case({"model_input.chunks": [image], **WITHOUT_SPANS}, loss="ppo")
+    contract = only("ppo", {"INP009"}).with_parameters(max_tokens=4)
+    assert [violation.message for violation in check(of, None, contract)] == ["5 positions, at most 4"]

@@ -58,7 +58,7 @@ def as_whole(dataset: Dataset, bounds: list[int], seed: int, contract: Any, exam
     assert text(checker.report(start, tree(checker, parts, random.Random(seed)))) == text(whole)
 
 
-MANY = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @MANY
@@ -147,3 +147,16 @@ def test_the_pool_ends_with_the_first_error() -> None:
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="3"):
         next(found)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 3, 9])
+def test_what_came_before_a_stream_failed_is_worked_on(workers: int, count: int) -> None:
+    def items() -> Any:
+        yield from range(count)
+        raise OSError("the next file is not there")
+
+    taken: list[int] = []
+    with pytest.raises(OSError, match="not there"):
+        taken.extend(in_order(lambda number: number, items(), workers))
+    assert taken == list(range(count))

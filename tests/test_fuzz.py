@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -274,6 +275,7 @@ def test_the_first_datums_are_taken_and_the_records_they_name() -> None:
         ({"data": []}, provenance.SchemaError, "there is no datum to break"),
         ({"data": DATASET, "session": "s"}, provenance.SchemaError, "session is given, and the dataset says"),
         ({"data": DATASET, "datums": 0}, provenance.SchemaError, "datums is 0, expected an integer of 1"),
+        ({"data": DATASET, "timeout": math.nan}, provenance.SchemaError, "timeout is nan, expected a number"),
         ({"data": DATASET, "seed": -1}, provenance.SchemaError, "seed is -1, expected an integer of 0 or"),
         ({"data": DATASET, "only": ["spanslost"]}, provenance.SchemaError, "did you mean 'spans-lost'"),
         ({"data": DATASET, "against": 3}, provenance.SchemaError, "against is 3, expected a function or"),

@@ -188,13 +188,25 @@ def test_what_a_program_started_ends_with_it(folder: Path) -> None:
     unbroken, place = (shlex.quote(str(path)) for path in (folder / "d.jsonl", marker))
     check = f"cmp -s {unbroken} {{}} || (sleep 60 & echo $! > {place}; wait)"
     run(folder, *only("spans-lost"), "--against", check, "--timeout", "0.5")
-    pid = int(marker.read_text())
+    assert not runs_on(int(marker.read_text()))
+
+
+def runs_on(pid: int) -> bool:
+    """Whether a process is there after 2 s, which is ended then."""
     for _ in range(100):
         if not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text():
-            return
+            return False
         time.sleep(0.02)
     os.kill(pid, signal.SIGKILL)
-    pytest.fail("the program's child runs on")
+    return True
+
+
+def test_what_a_program_leaves_running_ends_with_it(folder: Path) -> None:
+    marker = folder / "left"
+    run(folder, *only("spans-lost"), "--against", f"sleep 60 & echo $! >> {shlex.quote(str(marker))}; : {{}}")
+    pids = marker.read_text().split()
+    assert len(pids) == 2
+    assert not [pid for pid in pids if runs_on(int(pid))]
 
 
 # Misuse

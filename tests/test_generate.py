@@ -160,7 +160,13 @@ def test_the_place_is_that_of_the_violation(tmp_path: Path) -> None:
 
 
 MISUSE = {
-    "ledger-is-output": (["--output", "x.jsonl", "--ledger", "x.jsonl"], "is no file of its own"),
+    "ledger-is-output": (["--output", "x.jsonl", "--ledger", "./x.jsonl"], "the file of the datums"),
+    "ledger-is-stdout": (["--output", "x.jsonl", "--ledger", "-"], "is no file of its own"),
+    "first-year": (["--output", "x.jsonl", "--now", "0001-01-01T00:00:00Z"], "expected the year 2 or later"),
+    "last-day": (
+        ["--output", "x.jsonl", "--ledger", "s.jsonl", "--break", "SES004", "--now", "9999-12-31T23:59:59Z"],
+        "SES004 cannot be broken in such datums",
+    ),
     "database": (["--output", "x.jsonl", "--ledger", "x.db"], "would be a database"),
     "no-ledger": (["--output", "x.jsonl", "--break", "SEQ003"], "--break SEQ003 is seen with a ledger only"),
     "suffix": (["--output", "x.txt"], "unknown suffix"),

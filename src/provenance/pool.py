@@ -39,7 +39,7 @@ class Pool:
         """Views of [start, start + length), one for each."""
         segments = self._segments
         if len(segments) == 1:
-            (pool,) = segments
+            pool = segments[0]  # there may be more by now
             return [pool[a:b] for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
         number = (starts >> _PLACE_BITS).tolist()
         first = starts & (SEGMENT - 1)

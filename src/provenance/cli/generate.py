@@ -89,7 +89,7 @@ def generate(
     the same data. How to check them is said on stderr, and with --break also
     what was broken, and where.
     """
-    if ledger is not None and ledger in (output, "-"):
+    if ledger == "-":
         raise click.UsageError(f"--ledger {ledger!r} is no file of its own: name another")
 
     from provenance.ledger.place import is_database

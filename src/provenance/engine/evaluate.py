@@ -82,7 +82,7 @@ def evaluate(batch: Batch, rules: tuple[Rule, ...]) -> Evaluated:
             _judge(batch, rule, field, _excluded(batch, rule, field, broken) if in_doubt else None)
             for field in fields
         ]
-        if findings:
+        if findings and rule.at != "dataset":  # which is judged once, at the end
             checked[rule.code] = sum(finding.judged for finding in findings)
         if rule.remembers or rule.at == "dataset":
             notable += findings
@@ -117,7 +117,9 @@ def _fields_of(
     if rule.at == "config":
         return config if over == EVERY_INPUT else [f for f in over if f in config and f in loss.config]
     if over == EVERY_INPUT:
-        return inputs
+        # In an order that does not depend on which datum of a batch comes first.
+        known = (*loss.required, *loss.optional)
+        return sorted(inputs, key=lambda f: (known.index(f) if f in known else len(known), f))
     if over == REQUIRED_INPUTS:
         return [f for f in loss.required if looked_at is None or f in looked_at]
     if rule.at in ("sequence", "record"):

@@ -60,10 +60,10 @@ class Judged:
 
 def judge(columns: Columns, circumstances: Circumstances) -> Judged:
     """Run the gates over what could be read, and the other rules over what passed them."""
+    columns = with_room(columns)
     if circumstances.inputs is not None:
         looked_at = {name: columns.inputs[name] for name in columns.inputs if name in circumstances.inputs}
         columns = replace(columns, inputs=looked_at)
-    columns = with_room(columns)
     if columns.readable.all():
         shaped = circumstances.batch(columns)
     else:

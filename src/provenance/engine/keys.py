@@ -26,6 +26,13 @@ class KeySet:
         if keys is not None:
             self._insert(keys)
 
+    def copy(self) -> KeySet:
+        """A set of its own, which shares the hashes."""
+        copied = KeySet()
+        self._hash_first()
+        copied._runs = list(self._runs)
+        return copied
+
     def add(self, names: Sequence[str]) -> Mask:
         """Add names, all different, and tell for each whether it was there before; shape (len(names),)."""
         if not self._runs and not self._first:

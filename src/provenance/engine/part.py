@@ -109,10 +109,12 @@ def join(first: Part, second: Part, severities: Mapping[str, Severity], limit: i
     for part in (first, second):
         for code, count in part.counts.items():
             joined.counts.setdefault(code, Count()).add(count)
-        for code, keys in part.seen.items():
-            joined.seen.setdefault(code, KeySet()).update(keys)
-        for code, keys in part.failing.items():
-            joined.failing.setdefault(code, KeySet()).update(keys)
+        for mine, its in ((joined.seen, part.seen), (joined.failing, part.failing)):
+            for code, keys in its.items():
+                if code in mine:
+                    mine[code].update(keys)
+                else:
+                    mine[code] = keys.copy()
     _count_records_once(joined, first, second)
     for code, examples in first.examples.items():
         joined.keep(code, examples, limit)
@@ -160,6 +162,7 @@ def _hold_against(
     joined.bad_datums += len(newly_bad)
     if first.origin:
         return
+    joined.occurrences = dict(first.occurrences)
     for code, occurrences in new.items():
         joined.occurrences[code] = first.occurrences.get(code, []) + [
             Occurrence(

@@ -78,7 +78,6 @@ class Tally:
         """A finding about a batch in view of the batches before; None where that is known at the end."""
         rule = finding.rule
         if rule.at == "dataset":
-            self.part.checked[rule.code] -= finding.judged  # it is judged at the end
             if finding.judged:
                 key = (rule.code, finding.field)
                 self.part.satisfied[key] = self.part.satisfied.get(key, False) or not len(finding.failing)

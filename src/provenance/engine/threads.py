@@ -22,13 +22,16 @@ def in_order(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterat
     """``map(work, items)`` in so many threads, each of which is at most one item ahead of what was taken.
 
     The items are drawn in the calling thread, and a stream of one is worked on there. NumPy and Arrow let
-    other threads run while they compute.
+    other threads run while they compute. What a stream gave before it failed is worked on first.
     """
-    stream = iter(items)
+    errors: list[Exception] = []
+    stream = _until_error(items, errors)
     drawn = deque(islice(stream, min(workers, 2)))
     rest = chain(_emptied(drawn), stream)
     if len(drawn) < 2:
         yield from map(work, rest)
+        if errors:
+            raise errors.pop()
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="provenance")
     ahead: deque[Future[R]] = deque()
@@ -40,8 +43,18 @@ def in_order(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterat
             del item
         while ahead:
             yield ahead.popleft().result()
+        if errors:
+            raise errors.pop()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _until_error(items: Iterable[T], errors: list[Exception]) -> Iterator[T]:
+    """The items until their stream fails, and why it did."""
+    try:
+        yield from items
+    except Exception as error:  # noqa: BLE001 - whoever takes the items raises it
+        errors.append(error)
 
 
 def _emptied(items: deque[T]) -> Iterator[T]:

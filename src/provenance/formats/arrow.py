@@ -110,7 +110,9 @@ def pieces(
         if _refused(file):
             yield _empty(path, datum_faults(file.schema))
             return
-        names = [n for n in _read_names(file) if inputs is None or n in STRUCTURE or n in inputs]
+        names = _read_names(file)
+        if inputs is not None and INPUT_TOKENS in names:  # the length of an image may follow from any input
+            names = tuple(name for name in names if name in STRUCTURE or name in inputs)
         yield from pieces_of(
             file, path, names, counted=_counted(names), batch_positions=BATCH_POSITIONS, convert=_columns
         )

@@ -137,13 +137,12 @@ def _status(command: str, output: Path, timeout: float) -> int | None:
         except subprocess.TimeoutExpired:
             return None
         finally:
-            if process.poll() is None:
-                _kill(process)
-                process.wait()
+            _kill(process)
+            process.wait()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a command, and where the system has groups of processes also what it started."""
+    """End a command, and where the system has groups of processes also what it started and left running."""
     if sys.platform == "win32":
         process.kill()
     else:

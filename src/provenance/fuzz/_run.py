@@ -85,6 +85,8 @@ def fuzz(
     for what, value, least in (("datums", datums, 1), ("seed", seed, 0)):
         if type(value) is not int or not least <= value < 2**63:
             raise SchemaError(f"{what} is {value!r}, expected an integer of {least} or more, in 64 bits")
+    if not timeout > 0:  # NaN is not
+        raise SchemaError(f"timeout is {timeout!r}, expected a number of seconds above 0")
     unbroken = load(
         data,
         contract,

@@ -95,6 +95,8 @@ def generate(
         several = replace(shape, turns=(2, max(2, turns)), completion=(4, max(4, shape.completion[1])))
         shape = replace(several, **SHAPE_FOR.get(break_, {}))
     time = rfc3339(moment_of(now))
+    if time < "0002":
+        raise ContractError(f"time {time!r} leaves no time to sample before it, expected the year 2 or later")
     fill = partial(filled, chosen, session=session, now=datetime.fromisoformat(time))
     found = [fill(f"rollout-{i}", drawn) for i, drawn in enumerate(_drawn(n, seed, chosen, shape))]
     dataset = _fit.dataset(chosen, found, shape.spans, 1, session=session, now=time)

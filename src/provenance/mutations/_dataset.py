@@ -96,9 +96,13 @@ class Dataset:
             sequences: the file of sequences, empty where there is no ledger.
 
         Raises:
-            WriteError: for an unknown suffix, a place that cannot be written, or a datum or sequence that the
-                format cannot hold.
+            WriteError: for an unknown suffix, a place that cannot be written, one file for both, or a datum
+                or sequence that the format cannot hold.
         """
+        if datums is not None and sequences is not None:
+            name = os.fspath(sequences)
+            if os.path.realpath(name) == os.path.realpath(datums):
+                raise WriteError(name, "the file of the datums, expected another for the sequences")
         with contextlib.ExitStack() as stack:
             for path, kind in ((datums, "datums"), (sequences, "sequences")):
                 if path is not None:

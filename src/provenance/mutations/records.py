@@ -157,9 +157,9 @@ def exactly_a_day_old(dataset: Dataset, rng: random.Random) -> Place | None:
 
 def _age(dataset: Dataset, rng: random.Random, seconds: float) -> Place | None:
     """Let a sequence that was recorded for stable_reinforce be so old; the clock would not hold still."""
-    for run, record in _at_a_time(dataset, rng, seconds):
+    for run, record, time in _at_a_time(dataset, rng, -seconds):
         if record.get("record_stability_info") is True:
-            record["sampled_at"] = rfc3339(moment_of(dataset.now) - round(seconds * 1_000_000))
+            record["sampled_at"] = time
             record.pop("last_used_at", None)
             return Place(sequence_id=run.sequence_id)
     return None
@@ -169,17 +169,23 @@ def _age(dataset: Dataset, rng: random.Random, seconds: float) -> Place | None:
 def sampled_in_the_future(dataset: Dataset, rng: random.Random) -> Place | None:
     """A sampler wrote its local time as UTC, hours ahead, which is more than two clocks differ."""
     seconds = dataset.contract.parameters.skew + 7200
-    for run, record in _at_a_time(dataset, rng, seconds):
-        record["sampled_at"] = rfc3339(moment_of(dataset.now) + round(seconds * 1_000_000))
+    for run, record, time in _at_a_time(dataset, rng, seconds):
+        record["sampled_at"] = time
         record.pop("last_used_at", None)
         return Place(sequence_id=run.sequence_id)
     return None
 
 
-def _at_a_time(dataset: Dataset, rng: random.Random, seconds: float) -> Iterator[tuple[Run, Json]]:
-    if dataset.now is not None and seconds < _LONGEST:
-        for _, run, record in recorded_runs(dataset, rng):
-            yield run, record
+def _at_a_time(dataset: Dataset, rng: random.Random, seconds: float) -> Iterator[tuple[Run, Json, str]]:
+    """Recorded runs, with the time so many seconds after that of the dataset."""
+    if dataset.now is None or abs(seconds) >= _LONGEST:
+        return
+    try:
+        time = rfc3339(moment_of(dataset.now) + round(seconds * 1_000_000))
+    except OverflowError:  # before the year 1, or after 9999
+        return
+    for _, run, record in recorded_runs(dataset, rng):
+        yield run, record, time
 
 
 @mutation(fires=("SES005",))

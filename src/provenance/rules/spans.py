@@ -107,7 +107,7 @@ def untiled_input(batch: Batch, field: str) -> Verdict:
 
 
 def _target_rows(batch: Batch) -> Ints:
-    if not batch.looks_at(TARGETS):
+    if not batch.looks_at(TARGETS):  # the rule is off, and what other rules see has to fit together
         return batch.lengths
     tensor = batch.columns.inputs.get(TARGETS)
     return np.full(len(batch.columns), -1) if tensor is None else np.where(tensor.present, tensor.rows, -1)
@@ -117,6 +117,7 @@ def _target_rows(batch: Batch) -> Ints:
     "SPN004",
     at="datum",
     over=(TARGET_SPANS,),
+    reads=(TARGETS,),
     given=("INP004", "SPN005"),
     gate=True,
     message="spans cover {covered} positions, target_tokens has {rows}",
