@@ -103,9 +103,9 @@ def test_no_part_is_an_empty_dataset() -> None:
     assert whole.codes() == {"FMT005"}
 
 
-@given(names=st.lists(st.lists(st.text(max_size=3), unique=True), max_size=8))
-def test_keys_are_a_set(names: list[list[str]]) -> None:
-    keys, there = KeySet(), set[str]()
+@given(names=st.lists(st.lists(st.text(max_size=3), unique=True), max_size=8), lasting=st.booleans())
+def test_keys_are_a_set(names: list[list[str]], lasting: bool) -> None:
+    keys, there = KeySet(lasting=lasting), set[str]()
     for some in names:
         assert keys.add(some).tolist() == [name in there for name in some]
         there |= set(some)
@@ -113,7 +113,7 @@ def test_keys_are_a_set(names: list[list[str]]) -> None:
     assert len(keys.keys()) == len(there)
     copied = KeySet(KeySet(keys.keys()).keys())
     assert copied.common(keys) == len(there)
-    both = KeySet()
+    both = KeySet(lasting=lasting)
     both.add(["another name"])
     both.update(keys)
     assert len(both.keys()) == len(there | {"another name"})

@@ -10,6 +10,7 @@ import numpy as np
 
 from provenance.columns import SAMPLED, Ints
 from provenance.engine.evaluate import Finding, rows_of
+from provenance.engine.keys import Name
 from provenance.report import Location, Severity, Violation
 from provenance.rules import Batch
 from provenance.rules._sides import INPUT_SPANS, TARGET_SPANS, side_of
@@ -42,14 +43,14 @@ def records_in_order(finding: Finding) -> tuple[list[tuple[str, int, str, str]],
     return [place for place, _ in placed], replace(finding, failing=ordered)
 
 
-def names_of(finding: Finding, elements: Ints) -> list[str]:
+def names_of(finding: Finding, elements: Ints) -> list[Name]:
     """What tells the sequences, or the records, of a finding apart: the id, of records with the session."""
     batch = finding.batch
     if finding.rule.at == "record":
         table = batch.table
-        named = zip(table.session_id[elements].tolist(), table.sequence_id[elements].tolist(), strict=True)
-        # With its length in front no session runs over into an id.
-        return [f"{len(session)} {session} {sequence_id}" for session, sequence_id in named]
+        return list(
+            zip(table.session_id[elements].tolist(), table.sequence_id[elements].tolist(), strict=True)
+        )
     return [batch.columns.ids[i] for i in batch.pairs.sequence[elements].tolist()]
 
 

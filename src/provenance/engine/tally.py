@@ -84,16 +84,20 @@ class Tally:
             return None
         if not rule.remembers:
             return finding
-        seen = self.part.seen.setdefault(rule.code, KeySet())
+        seen = self._keys(self.part.seen, rule.code)
         if rule.at == "record":
             before = finding.elements[seen.add(names_of(finding, finding.elements))]
             failing = _without(finding.failing, before)
-            self.part.failing.setdefault(rule.code, KeySet()).add(names_of(finding, failing))
+            self._keys(self.part.failing, rule.code).add(names_of(finding, failing))
             self.part.checked[rule.code] -= len(before)
             return replace(finding, failing=failing, judged=finding.judged - len(before))
         firsts = _without(finding.elements, finding.failing)
         again = firsts[seen.add(names_of(finding, firsts))]
         return replace(finding, failing=np.union1d(finding.failing, again)) if len(again) else finding
+
+    def _keys(self, of: dict[str, KeySet], code: str) -> KeySet:
+        # What follows another part is joined, maybe by another process.
+        return of.setdefault(code, KeySet(lasting=not self.part.origin))
 
     def _note_occurrences(self, findings: list[Finding], columns: Columns, bad: list[Ints]) -> None:
         """Note, for a part that has others before it, where it first names what must be unique."""
