@@ -294,7 +294,10 @@ def test_colours_are_for_terminals_that_want_them(folder: Path) -> None:
     assert "\x1b" not in call(*arguments).stdout
 
 
-def test_an_interrupt_leaves_nothing_behind(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_nothing_behind(
+    folder: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     started = tmp_path / "started"
     check = f"touch {shlex.quote(str(started))}; sleep 60; true {{}}"
     process = subprocess.Popen(
@@ -308,9 +311,9 @@ def test_an_interrupt_leaves_nothing_behind(folder: Path, tmp_path: Path) -> Non
             break
         time.sleep(0.02)
     assert len(list(tmp_path.iterdir())) == 2
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    assert (process.returncode, out, err) == (code, b"", b"")
     assert list(tmp_path.iterdir()) == [started]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import blake2b
@@ -118,10 +120,28 @@ def test_a_ledger_of_version_1_is_brought_up_to_date(old: tuple[Any, Run]) -> No
 def test_a_ledger_of_version_1_is_not_changed_by_reading(old: tuple[Any, Run]) -> None:
     place, run = old
     with pytest.raises(
-        LedgerError, match=r"a ledger of version 1, .* 2: opened once for writing, .* up to date"
+        LedgerError, match=r"a ledger of version 1, .* 2: provenance ledger upgrade brings it up to date"
     ):
         SqlLedger(place, read_only=True)
     assert run("SELECT version FROM provenance_ledger") == [(1,)]
+
+
+def test_a_command_brings_a_ledger_up_to_date(old: tuple[Any, Run]) -> None:
+    place, run = old
+    for _ in range(2):  # the second time there is nothing to do
+        done = subprocess.run(
+            [sys.executable, "-m", "provenance", "ledger", "upgrade", str(place)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        count = len(recorded_in_version_1()) + 1100
+        assert (done.returncode, done.stdout, done.stderr) == (
+            0,
+            f"up to date, with {count} sequences\n",
+            "",
+        )
+    assert run("SELECT version FROM provenance_ledger") == [(2,)]
 
 
 def test_a_migration_that_fails_changes_nothing(

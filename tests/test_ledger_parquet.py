@@ -602,3 +602,24 @@ def test_a_ledger_of_more_than_there_is_memory(tmp_path: Path) -> None:
     assert done["parquet"].returncode == 0, done["parquet"].stderr[-500:]
     assert done["memory"].returncode != 0
     assert re.search("MemoryError|of size [0-9]+ failed", done["memory"].stderr)
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "words"),
+    [
+        (None, {}, "a ledger from a NoneType: give paths"),
+        (3, {}, "a ledger from a int: give paths"),
+        ("x.parquet", {"cache_bytes": -1}, "cache_bytes is -1, expected a number of bytes"),
+        ("x.parquet", {"cache_bytes": 1.5}, "cache_bytes is 1.5, expected a number of bytes"),
+        ("x.parquet", {"cache_bytes": True}, "cache_bytes is True, expected a number of bytes"),
+    ],
+)
+def test_what_is_no_ledger_of_files_is_refused(paths: Any, options: Any, words: str) -> None:
+    with pytest.raises(provenance.SchemaError, match=words):
+        provenance.ParquetLedger(paths, **options)
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_temporary.parquet").touch()
+    with pytest.raises(provenance.ReadError, match="a folder without a Parquet file"):
+        provenance.ParquetLedger(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -20,8 +21,8 @@ from provenance.errors import ProvenanceError
 __all__ = ["commands", "main"]
 
 INVALID, UNUSABLE, BUG = 1, 2, 3
-INTERRUPTED, NO_READER = 130, 141
-"""What a shell reports for a process that SIGINT or SIGPIPE ended."""
+INTERRUPTED, NO_READER, TERMINATED = 130, 141, 143
+"""What a shell reports for a process that SIGINT, SIGPIPE or SIGTERM ended."""
 
 #: Each is a module of this package that holds a click command of the same name.
 _COMMANDS = (
@@ -91,6 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if arguments is None:
+        # Otherwise what is half done would stay: temporary files, and commands that fuzz has started.
+        signal.signal(signal.SIGTERM, _terminate)
     if instruction := os.environ.get("_PROVENANCE_COMPLETE"):
         sys.exit(shell_complete(commands, {}, "provenance", "_PROVENANCE_COMPLETE", instruction))
     try:
@@ -98,6 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _terminate(*_: object) -> NoReturn:
+    sys.exit(TERMINATED)
 
 
 def _run(arguments: list[str]) -> int:

@@ -234,6 +234,19 @@ def prune(*, place: str, before: datetime | None, older_than: timedelta | None) 
     click.echo(f"{count(pruned, 'sequence')} forgotten")
 
 
+@ledger.command()
+@_LEDGER
+def upgrade(*, place: str) -> None:
+    """Bring a ledger that an older version made up to date.
+
+    In place and in one transaction; other commands that write do so too. Back it up before: there is no
+    way back.
+    """
+    with _open(place, writing=True) as opened:
+        count = opened.stats().sequences
+    click.echo(f"up to date, with {count} sequence{'s' * (count != 1)}")
+
+
 def _open(place: str, *, writing: bool = False) -> SqlLedger:
     from provenance.ledger.sql import SqlLedger
 

@@ -218,7 +218,8 @@ class ArrowFile:
             batch.validate(full=True)
             kept = batch if names is None else batch.select(list(names))
             if counted is None:
-                positions = batch.nbytes // _WORD
+                # Not nbytes, which looks into offsets and ends the process on some that were validated.
+                positions = batch.get_total_buffer_size() // _WORD
             else:
                 positions = sum(_elements(batch.column(name)) for name in counted)
             size = _rows_per_batch(len(batch), positions, batch_positions)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Self
 import numpy as np
 
 from provenance.columns import Fault, Ints, distinct, ranges
-from provenance.errors import LedgerError, ReadError
+from provenance.errors import LedgerError, ReadError, SchemaError
 from provenance.formats._folders import parquet_files
 from provenance.formats._parquet_pieces import Pieces, bytes_in_memory
 from provenance.ledger import LedgerStats, MemoryLedger
@@ -63,9 +63,18 @@ class ParquetLedger:
 
         Raises:
             ReadError: A file cannot be opened or is damaged; also in `lookup` and `expiring`.
+            SchemaError: ``paths`` are no paths, or ``cache_bytes`` is no number of bytes.
         """
+        if type(cache_bytes) is not int or cache_bytes < 0:
+            raise SchemaError(f"cache_bytes is {cache_bytes!r}, expected a number of bytes")
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        if not isinstance(given, Iterable):
+            kind = type(paths).__name__
+            raise SchemaError(f"cannot read a ledger from a {kind}: give paths of Parquet files")
         names = [os.fspath(path) for path in given]
+        for name in names:
+            if os.path.isdir(name) and not parquet_files(name):  # noqa: PTH112 - as parquet_files does
+                raise ReadError(name, "a folder without a Parquet file")
         files = [file for name in names for file in parquet_files(name) or [name]]
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()

@@ -82,7 +82,7 @@ class SqlLedger:
         if version is not None and self._writing is None:
             raise LedgerError(
                 f"{self._place}: a ledger of version {version}, and this program reads version {VERSION}: "
-                "opened once for writing, as by SqlLedger(PLACE), it is brought up to date"
+                "provenance ledger upgrade brings it up to date"
             )
         if version is None and (self._writing is None or not create):
             raise LedgerError(
