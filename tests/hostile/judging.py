@@ -242,11 +242,14 @@ def database_sequences(path: Path) -> list[Any]:
         blocks = {r["key"]: r for r in connection.execute("SELECT * FROM provenance_prompt_blocks LIMIT 999")}
         if not _is_whole(connection):
             raise UnknownError  # an index and its table may differ, and either may be asked
-        # Of two rows with one prompt, either may say how long it is.
         most = "max(prompt_length) OVER (PARTITION BY prompt) AS most"
         rows = connection.execute(f"SELECT *, {most} FROM provenance_sequences LIMIT 999").fetchall()
+        if any(row["most"] != row["prompt_length"] for row in rows):
+            raise UnknownError  # of two rows with one prompt, either may say how long it is
     found = []
     for row in rows:
+        if not isinstance(row["sequence_id"], str):
+            continue  # nothing can name it
         with suppress(*UNREADABLE):  # nothing may name it
             found.append(_sequence(dict(row), blocks))
     return found

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from provenance.errors import ReadError, WriteError
 from provenance.formats._arrow_arrays import joined, lists_of
+from provenance.formats._arrow_limits import refuse_unions
 from provenance.formats._ipc_messages import check_file, check_stream
 from provenance.formats._parquet_pages import check_footer, check_pages
 
@@ -213,12 +214,13 @@ class ArrowFile:
     def _ipc_batches(
         self, names: Sequence[str] | None, counted: Sequence[str] | None, batch_positions: int
     ) -> Iterator[Any]:
+        if names is None:
+            refuse_unions(self.schema)
         for batch in self._whole_ipc_batches():
             # Parquet is decoded, but IPC is used as it lies there: offsets may point anywhere.
             batch.validate(full=True)
             kept = batch if names is None else batch.select(list(names))
             if counted is None:
-                # Not nbytes, which looks into offsets and ends the process on some that were validated.
                 positions = batch.get_total_buffer_size() // _WORD
             else:
                 positions = sum(_elements(batch.column(name)) for name in counted)

@@ -42,3 +42,16 @@ def _bound(size: int, most: int, unit: str, stored: int, what: str) -> None:
         raise pa.ArrowInvalid(
             f"{what} would have {size} {unit}, made of {stored} bytes, where the limit is {most}"
         )
+
+
+def refuse_unions(schema: pa.Schema) -> None:
+    """Raise `pyarrow.ArrowInvalid` for a union in a column: to copy one may end the process in Arrow."""
+    for field in schema:
+        kinds = [field.type]
+        while kinds:
+            kind = kinds.pop()
+            if pa.types.is_union(kind):
+                raise pa.ArrowInvalid(f"column {field.name!r} holds a union, which cannot be copied")
+            if pa.types.is_dictionary(kind):
+                kinds.append(kind.value_type)
+            kinds += [kind.field(i).type for i in range(kind.num_fields)]

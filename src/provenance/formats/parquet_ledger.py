@@ -67,7 +67,7 @@ class ParquetLedger:
         """
         if type(cache_bytes) is not int or cache_bytes < 0:
             raise SchemaError(f"cache_bytes is {cache_bytes!r}, expected a number of bytes")
-        given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        given: Any = [paths] if isinstance(paths, str | os.PathLike) else paths
         if not isinstance(given, Iterable):
             kind = type(paths).__name__
             raise SchemaError(f"cannot read a ledger from a {kind}: give paths of Parquet files")
