@@ -167,3 +167,11 @@ def test_images_of_unknown_length_count_where_the_length_is_all_that_is_asked() 
     of = case({"model_input.chunks": [image], **WITHOUT_SPANS}, loss="ppo")
     contract = only("ppo", {"INP009"}).with_parameters(max_tokens=4)
     assert [violation.message for violation in check(of, None, contract)] == ["5 positions, at most 4"]
+
+
+def test_spans_that_do_not_tile_are_not_looked_at_further() -> None:
+    """Without the targets, the positions say what the target spans have to cover; the gate itself is off."""
+    example = case({"loss_fn_input_spans.1.length": 2})
+    report = check(example, None, only("stable_reinforce", {"SPN009", "SPN010", "SES002"}))
+    assert report.checked.get("SPN009", 0) == 0
+    assert any(reason.code == "SPN004" for reason in report.not_checked)

@@ -150,11 +150,12 @@ def moment_of_use(at: datetime) -> int:
 
 
 def rfc3339(moment: int) -> str:
-    """Microseconds since 1970 UTC as an RFC 3339 time in UTC; years that this cannot write, in words."""
-    try:
-        return (_EPOCH + timedelta(microseconds=moment)).isoformat().replace("+00:00", "Z")
-    except OverflowError:  # files of Arrow hold such times
-        return f"{moment / 1e6:g} s after 1970"
+    """Microseconds since 1970 UTC as an RFC 3339 time in UTC.
+
+    Raises:
+        OverflowError: It lies outside of the years 1 to 9999, which times in files of Arrow may.
+    """
+    return (_EPOCH + timedelta(microseconds=moment)).isoformat().replace("+00:00", "Z")
 
 
 class Record(NamedTuple):

@@ -67,6 +67,13 @@ def wrong_session(batch: Batch, field: str) -> Verdict:
     return Verdict(batch.of_pairs(batch.table.session_id == batch.session), batch.of_pairs(batch.table.known))
 
 
+def _in_words(moment: int) -> str:
+    try:
+        return rfc3339(moment)
+    except OverflowError:
+        return f"{moment} microseconds after 1970"
+
+
 def _age(batch: Batch) -> Ints:
     """(q,): microseconds since the sequence was sampled or last trained on."""
     table = batch.table
@@ -170,7 +177,7 @@ def expiring_sequence(batch: Batch, field: str) -> Verdict:
     needs=("ledger",),
     message="{id} was sampled at {sampled}, which is after {now}",
     detail=lambda batch, field, pair: {
-        "sampled": rfc3339(int(batch.table.sampled_at[batch.pairs.sequence[pair]])),
+        "sampled": _in_words(int(batch.table.sampled_at[batch.pairs.sequence[pair]])),
         "now": rfc3339(batch.now),
     },
     evidence="ours",
