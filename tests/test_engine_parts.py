@@ -99,7 +99,8 @@ def test_no_part_is_an_empty_dataset() -> None:
     start, ledger = checker.start()
     assert ledger is None
     whole = provenance.check([], now="2026-01-02T12:00:00Z")
-    assert text(checker.report(start, [])) == text(whole)
+    for _ in range(2):  # the start is what it was
+        assert text(checker.report(start, [])) == text(whole)
     assert whole.codes() == {"FMT005"}
 
 

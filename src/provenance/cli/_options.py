@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,17 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIG",
-    "IGNORE",
     "LEDGER",
     "LOSS",
-    "LOSS_CONFIG",
     "MAX_LINE",
-    "MAX_TOKENS",
     "NOW",
-    "SELECT",
     "SESSION",
-    "VOCAB_SIZE",
     "changed_contract_of",
+    "checked_by",
     "complete_codes",
     "complete_files",
     "complete_losses",
@@ -102,27 +98,27 @@ CONFIG = click.option(
     help="A contract file: rules, severities, parameters.",
 )
 
-SELECT = click.option(
+_SELECT = click.option(
     "--select",
     multiple=True,
     metavar="CODES",
     shell_complete=complete_codes,
     help="Only these rules or families (SPN,SEQ003).",
 )
-IGNORE = click.option(
+_IGNORE = click.option(
     "--ignore",
     multiple=True,
     metavar="CODES",
     shell_complete=complete_codes,
     help="Not these rules or families.",
 )
-VOCAB_SIZE = click.option(
+_VOCAB_SIZE = click.option(
     "--vocab-size", type=click.IntRange(min=1), metavar="N", help="Token ids must be below it."
 )
-MAX_TOKENS = click.option(
+_MAX_TOKENS = click.option(
     "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Datums must not be longer."
 )
-LOSS_CONFIG = click.option(
+_LOSS_CONFIG = click.option(
     "--loss-config", multiple=True, metavar="KEY=JSON", help="Configuration of the loss; repeatable."
 )
 
@@ -135,6 +131,28 @@ MAX_LINE = click.option(
     metavar="BYTES",
     help="Longest line to read.",
 )
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def checked_by(command: _Command) -> _Command:
+    """Add the options that say what data are held against: ledger, contract, session, time."""
+    options = (
+        LEDGER,
+        LOSS,
+        SESSION,
+        NOW,
+        CONFIG,
+        _SELECT,
+        _IGNORE,
+        _VOCAB_SIZE,
+        _MAX_TOKENS,
+        _LOSS_CONFIG,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def contract_of(loss: str | None, config: str | None) -> Contract:

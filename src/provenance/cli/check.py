@@ -12,21 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
-from provenance.cli._options import (
-    CONFIG,
-    IGNORE,
-    LEDGER,
-    LOSS,
-    LOSS_CONFIG,
-    MAX_LINE,
-    MAX_TOKENS,
-    NOW,
-    SELECT,
-    SESSION,
-    VOCAB_SIZE,
-    changed_contract_of,
-    complete_files,
-)
+from provenance.cli._options import MAX_LINE, changed_contract_of, checked_by, complete_files
 
 if TYPE_CHECKING:
     from provenance.contract import Contract
@@ -37,16 +23,7 @@ __all__ = ["check"]
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, shell_complete=complete_files)
-@LEDGER
-@LOSS
-@SESSION
-@NOW
-@CONFIG
-@SELECT
-@IGNORE
-@VOCAB_SIZE
-@MAX_TOKENS
-@LOSS_CONFIG
+@checked_by
 @click.option(
     "--format",
     "format_",

@@ -11,21 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
-from provenance.cli._options import (
-    CONFIG,
-    IGNORE,
-    LEDGER,
-    LOSS,
-    LOSS_CONFIG,
-    MAX_LINE,
-    MAX_TOKENS,
-    NOW,
-    SELECT,
-    SESSION,
-    VOCAB_SIZE,
-    changed_contract_of,
-    complete_files,
-)
+from provenance.cli._options import MAX_LINE, changed_contract_of, checked_by, complete_files
 
 if TYPE_CHECKING:
     from provenance.fuzz import FuzzReport
@@ -44,16 +30,7 @@ def _complete_mutations(ctx: click.Context, param: click.Parameter, incomplete: 
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, shell_complete=complete_files)
-@LEDGER
-@LOSS
-@SESSION
-@NOW
-@CONFIG
-@SELECT
-@IGNORE
-@VOCAB_SIZE
-@MAX_TOKENS
-@LOSS_CONFIG
+@checked_by
 @click.option(
     "--against",
     metavar="COMMAND",

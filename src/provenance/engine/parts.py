@@ -40,7 +40,7 @@ class CheckInParts:
         """Arguments and errors are those of ``check``; ``ledger`` is whether there is one."""
         self._ledger = ledger
         self._settings: dict[str, Any] = {
-            "contract": contract,
+            "contract": Contract.of(contract),
             "session": session,
             "now": now,
             "loss_config": loss_config,
@@ -83,11 +83,12 @@ class CheckInParts:
 
     def join(self, first: Part, second: Part) -> Part:
         """The part that two make up, the second of which follows the first; associative."""
-        return join(first, second, self._run(Part()).contract.severities, self._max_examples)
+        return join(first, second, self._settings["contract"].severities, self._max_examples)
 
     def report(self, start: Part, parts: Iterable[Part]) -> Report:
         """The report of the whole dataset, from its parts in their order."""
-        run = self._run(reduce(self.join, parts, start))
+        # Joined with nothing, so that the start itself is not changed where there are no parts.
+        run = self._run(reduce(self.join, parts, self.join(start, Part(origin=False))))
         for step in run.after():
             run.tally.keep(step, self._max_examples)
         return run.report()

@@ -42,16 +42,11 @@ def paths_of(data: Any) -> list[str] | None:
     Raises:
         ReadError: a pattern matches nothing.
     """
-    if isinstance(data, str | os.PathLike):
-        data = [data]
-    if (
-        not isinstance(data, list | tuple)
-        or not data
-        or not all(isinstance(p, str | os.PathLike) for p in data)
-    ):
+    given = _given_paths(data)
+    if given is None:
         return None
     paths: list[str] = []
-    for path in map(os.fspath, data):
+    for path in given:
         if path == "-" or not glob.has_magic(path) or _exists(path) or is_url(path):
             # A folder without such files stays, so that opening it says what is wrong.
             paths += parquet_files(path) or [path]
@@ -62,6 +57,15 @@ def paths_of(data: Any) -> list[str] | None:
         paths += (file for match in matches for file in parquet_files(match) or [match])
     # A file that is named by two patterns is read once.
     return list({_real(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def _given_paths(data: Any) -> list[str] | None:
+    """The paths that ``data`` is, as they were given; None when it is none."""
+    if isinstance(data, str | os.PathLike):
+        return [os.fspath(data)]
+    if isinstance(data, list | tuple) and data and all(isinstance(p, str | os.PathLike) for p in data):
+        return [os.fspath(path) for path in data]
+    return None
 
 
 def _exists(path: str) -> bool:
@@ -126,7 +130,7 @@ def batches(
 
 def workers_for(data: Any) -> int:
     """How many threads are worth it: what is no file is made by Python, and a stream is told as it comes."""
-    paths = paths_of(data)
+    paths = _given_paths(data)
     return 1 if paths is None or "-" in paths else min(cores(), _WORKERS)
 
 

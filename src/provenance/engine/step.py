@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from provenance.columns import Columns, Fault
+from provenance.columns import Columns, Fault, Ints
 from provenance.engine.evaluate import GLOBAL_LEVELS, Finding
 from provenance.engine.judge import Judged
 from provenance.engine.locate import records_in_order, violations
@@ -31,6 +31,20 @@ class Step:
         """Codes of the rules that found something."""
         found = {finding.rule.code for finding in self.findings if len(finding.failing)}
         return sorted(found | {fault.code for _, _, fault in self.faults})
+
+    def bad_datums(self, severity: Callable[[str], Severity]) -> Ints:
+        """Datums with an error, by their numbers in the file; some may come more than once."""
+        faults = [
+            base + fault.row
+            for _, base, fault in self.faults
+            if fault.row is not None and severity(fault.code) == Severity.ERROR
+        ]
+        findings = [
+            finding.datums()
+            for finding in self.findings
+            if len(finding.failing) and severity(finding.rule.code) == Severity.ERROR
+        ]
+        return np.concatenate([np.array(faults, np.int64), *findings])
 
     def violations(self, code: str, severity: Severity, limit: int | None) -> list[Violation]:
         """Violations of one rule in their order, at most ``limit``."""

@@ -136,24 +136,24 @@ class ArrowFile:
         """Whether it is a Parquet file, which alone has parts."""
         return self._parquet is not None
 
-    def parts(self, counted: Sequence[str] | None, batch_positions: int) -> list[Part]:
+    def parts(self, counted: Sequence[str] | None, batch_positions: int) -> list[RowGroups]:
         """A Parquet file in parts, which share no batch; arguments are those of `batches`."""
         groups = [
             _RowGroup(self._parquet.metadata.row_group(i), counted)
             for i in range(self._parquet.num_row_groups)
         ]
-        parts: list[Part] = []
+        parts: list[RowGroups] = []
         row = done = 0
         for first, last in _together(groups, batch_positions):
             some = groups[first:last]
             rows, positions = sum(group.rows for group in some), sum(group.positions for group in some)
             stored = sum(group.stored for group in some)
             size = _rows_per_batch(rows, positions, batch_positions)
-            parts.append(Part(range(first, last), row, rows, positions, size, done, stored))
+            parts.append(RowGroups(range(first, last), row, rows, positions, size, done, stored))
             row, done = row + rows, done + stored
         return parts
 
-    def bounds(self, part: Part, name: str) -> tuple[int, int] | None:
+    def bounds(self, part: RowGroups, name: str) -> tuple[int, int] | None:
         """Smallest and largest integer in a column of lists, as the statistics of a Parquet file tell.
 
         None where they do not tell, and where some list or element of it is null, or a list is empty.
@@ -181,7 +181,7 @@ class ArrowFile:
         return self._parquet.metadata
 
     def batches_of(
-        self, part: Part, names: Sequence[str] | None, total: int, *, threads: bool = False
+        self, part: RowGroups, names: Sequence[str] | None, total: int, *, threads: bool = False
     ) -> Iterator[Any]:
         """Yield a part of a Parquet file; ``total`` is what all parts have stored.
 
@@ -199,7 +199,7 @@ class ArrowFile:
             self.passed(part, total, share=min(read / max(part.rows, 1), 1))
             yield batch
 
-    def passed(self, part: Part, total: int, *, share: float = 1) -> None:
+    def passed(self, part: RowGroups, total: int, *, share: float = 1) -> None:
         """Report a part of a Parquet file, or a share of it, as read."""
         self._report(int(self._size * (part.stored_before + part.stored * share) / max(total, 1)))
 
@@ -242,7 +242,7 @@ class ArrowFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowGroups:
     """Neighbouring row groups of a Parquet file that are read together."""
 
     groups: range

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from provenance.errors import ReadError
-from provenance.formats._arrow_files import ArrowFile, Part, failing
+from provenance.formats._arrow_files import ArrowFile, RowGroups, failing
 
 T = TypeVar("T")
 #: Makes something of a record batch, the file's path, and the number of its first row in the file.
@@ -17,6 +17,14 @@ Convert = Callable[[Any, str, int], T]
 _BATCHES: Final = 2
 
 
+def converted(batches: Iterable[Any], path: str, convert: Convert[T], *, first_row: int = 0) -> Iterator[T]:
+    """Make something of each of the batches that follow each other in a file from a row on."""
+    row = first_row
+    for batch in batches:
+        yield convert(batch, path, row)
+        row += len(batch)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[T]):
     """Neighbouring rows of a Parquet file."""
@@ -24,7 +32,7 @@ class Piece(Generic[T]):
     path: str
     names: tuple[str, ...]
     """The columns to read."""
-    part: Part
+    part: RowGroups
     footer: Any
     """Of the file, which is not parsed again."""
     convert: Convert[T]
@@ -35,11 +43,9 @@ class Piece(Generic[T]):
         Raises:
             ReadError: The file is damaged, or cannot be opened any more.
         """
-        row = self.part.row
         with failing(ReadError, self.path), ArrowFile(self.path, footer=self.footer) as file:
-            for batch in file.batches_of(self.part, self.names, self.part.stored):
-                yield self.convert(batch, self.path, row)
-                row += len(batch)
+            batches = file.batches_of(self.part, self.names, self.part.stored)
+            yield from converted(batches, self.path, self.convert, first_row=self.part.row)
 
 
 def pieces_of(
@@ -62,10 +68,7 @@ def pieces_of(
         convert: Makes of each batch what is wanted.
     """
     if not file.is_parquet:
-        row = 0
-        for batch in file.batches(names, counted, batch_positions):
-            yield convert(batch, path, row)
-            row += len(batch)
+        yield from converted(file.batches(names, counted, batch_positions), path, convert)
         return
     parts = file.parts(counted, batch_positions)
     total = sum(part.stored for part in parts)
@@ -74,8 +77,6 @@ def pieces_of(
             yield Piece(path, tuple(names), part, file.footer, convert)
             file.passed(part, total)
             continue
-        row = part.row
-        for batch in file.batches_of(part, names, total, threads=True):
-            yield convert(batch, path, row)
-            row += len(batch)
+        batches = file.batches_of(part, names, total, threads=True)
+        yield from converted(batches, path, convert, first_row=part.row)
     file.finish()

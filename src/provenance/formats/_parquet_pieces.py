@@ -15,14 +15,13 @@ import pyarrow as pa
 
 from provenance.columns import Fault, Ints
 from provenance.errors import ReadError
-from provenance.formats._arrow_files import ArrowFile, Part, failing
+from provenance.formats._arrow_files import ArrowFile, RowGroups, failing
 from provenance.formats._arrow_schema import sequence_faults
-from provenance.formats.arrow_sequences import read_sequences, table_of_batch
+from provenance.formats.arrow_sequences import COUNTED, read_sequences, table_of_batch
 from provenance.sequences import SequenceTable
 
 #: Tokens of a piece, about.
 _POSITIONS: Final = 2**20
-_COUNTED: Final = ("prompt_tokens", "tokens")
 #: Columns that take most of the space, and what must be known of one to do without it; of logprobs, nothing.
 _LISTS: Final = {"prompt_tokens": (-1, 2**31 - 1), "tokens": (0, 2**31 - 1), "logprobs": None}
 #: Bytes that a sequence takes in memory beside its tokens and logprobs, about.
@@ -44,7 +43,7 @@ def bytes_in_memory(path: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Decoded:
     """Neighbouring rows of one file. Numbers of rows count over all files."""
 
     file: str
@@ -102,7 +101,7 @@ class Pieces:
                     raise ReadError(path, "Arrow IPC, expected Parquet")
                 self.offsets.append(self.offsets[-1] + sum(part.rows for part in _parts(file)))
         self._open: OrderedDict[int, _Cursor] = OrderedDict()
-        self._kept: OrderedDict[int, Piece] = OrderedDict()
+        self._kept: OrderedDict[int, Decoded] = OrderedDict()
         self._kept_bytes = 0
 
     def close(self) -> None:
@@ -137,7 +136,7 @@ class Pieces:
                     row += len(batch)
             file.finish()
 
-    def at(self, row: int) -> Piece:
+    def at(self, row: int) -> Decoded:
         """The piece that a row lies in."""
         for first, piece in self._kept.items():
             if first <= row < piece.stop:
@@ -151,13 +150,13 @@ class Pieces:
             self._kept_bytes -= oldest.nbytes
         return piece
 
-    def _read(self, row: int) -> Piece:
+    def _read(self, row: int) -> Decoded:
         number = bisect_right(self.offsets, row) - 1
         path, offset = self.paths[number], self.offsets[number]
         with failing(ReadError, path):
             first, batch = self._cursor(number).batch_with(row - offset)
             table, _ = table_of_batch(batch, file=path, first_row=first)
-        return Piece(path, offset, offset + first, offset + first + len(batch), table)
+        return Decoded(path, offset, offset + first, offset + first + len(batch), table)
 
     def _cursor(self, number: int) -> _Cursor:
         """An open file, where reading goes on if it can."""
@@ -204,8 +203,8 @@ class _Cursor:
         raise pa.ArrowInvalid(f"row {row} is missing")
 
 
-def _parts(file: ArrowFile) -> list[Part]:
-    return file.parts(_COUNTED, _POSITIONS)
+def _parts(file: ArrowFile) -> list[RowGroups]:
+    return file.parts(COUNTED, _POSITIONS)
 
 
 def _stamp(path: str) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from provenance.errors import ReadError
 from provenance.formats._arrow_arrays import joined
 from provenance.formats._arrow_chunks import positions_of_chunks, positions_of_tokens
 from provenance.formats._arrow_files import ArrowFile, failing
-from provenance.formats._arrow_pieces import Piece, pieces_of
+from provenance.formats._arrow_pieces import Piece, converted, pieces_of
 from provenance.formats._arrow_schema import (
     INPUT,
     INPUT_SPANS,
@@ -69,22 +69,19 @@ def read_datums(
         ReadError: The file cannot be opened, or is damaged.
     """
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
-        if _refused(file):
-            yield _empty(path, datum_faults(file.schema))
+        if faults := _faults_of(file):
+            yield _empty(path, faults)
             return
         names = _read_names(file)
-        row = 0
-        for batch in file.batches(names, _counted(names), batch_positions):
-            yield _columns(batch, path, row)
-            row += len(batch)
+        yield from converted(file.batches(names, _counted(names), batch_positions), path, _columns)
 
 
-def _refused(file: ArrowFile) -> bool:
-    """Whether the columns of a file are none of a datum; then nothing more of it is read."""
-    refused = bool(datum_faults(file.schema))
-    if refused:
+def _faults_of(file: ArrowFile) -> tuple[Fault, ...]:
+    """Why the columns of a file are none of a datum; then nothing more of it is read."""
+    faults = datum_faults(file.schema)
+    if faults:
         file.finish()
-    return refused
+    return faults
 
 
 def _read_names(file: ArrowFile) -> tuple[str, ...]:
@@ -107,8 +104,8 @@ def pieces(
     the loss inputs that are needed; None for all.
     """
     with failing(ReadError, path), ArrowFile(path, on_bytes) as file:
-        if _refused(file):
-            yield _empty(path, datum_faults(file.schema))
+        if faults := _faults_of(file):
+            yield _empty(path, faults)
             return
         names = _read_names(file)
         if inputs is not None and INPUT_TOKENS in names:  # the length of an image may follow from any input

@@ -30,7 +30,8 @@ from provenance.pool import SEGMENT, Pool
 from provenance.sequences import ABSENT, SequenceTable
 
 _BATCH_POSITIONS: Final = 2**20
-_COUNTED: Final = ("prompt_tokens", "tokens")
+#: The columns whose elements say how large a batch is.
+COUNTED: Final = ("prompt_tokens", "tokens")
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 #: Microseconds in one unit of a timestamp.
@@ -70,7 +71,7 @@ def sequence_pieces(
             file,
             path,
             file.schema.names,
-            counted=_COUNTED,
+            counted=COUNTED,
             batch_positions=_BATCH_POSITIONS,
             convert=_table,
         )

@@ -22,7 +22,7 @@ from provenance.engine.verbs import EXAMPLES, validate
 from provenance.errors import SchemaError, ValidationError
 from provenance.formats import MAX_LINE, FileNotes, Note
 from provenance.pipeline._batches import data_of, given_back, rows_of, taken
-from provenance.pipeline._steps import bad_datums, refuse
+from provenance.pipeline._steps import refuse
 from provenance.report import Report
 
 
@@ -173,7 +173,7 @@ class Checker:
                     raise SchemaError(f"{column}{fault.message}{only}", code=fault.code)
             numbered = replace(columns, row=columns.row + before)
             for step in run.batches(numbered, self._ledger, workers=1):
-                yield step, ~np.isin(numbered.row, bad_datums(run, step))
+                yield step, ~np.isin(numbered.row, step.bad_datums(run.tally.severity))
 
 
 def _fields(note: Note | None, row: int) -> dict[str, Any] | None:

@@ -1,29 +1,11 @@
-"""What a step of a run found, datum by datum."""
+"""What must not pass."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from provenance.columns import Ints
 from provenance.engine.run import Run
 from provenance.engine.step import Step
 from provenance.errors import ValidationError
 from provenance.report import Severity
-
-
-def bad_datums(run: Run, step: Step) -> Ints:
-    """The numbers of the datums in which a step found an error."""
-    rows = [
-        finding.datums()
-        for finding in step.findings
-        if run.tally.severity(finding.rule.code) == Severity.ERROR
-    ]
-    faults = [
-        base + fault.row
-        for _, base, fault in step.faults
-        if run.tally.severity(fault.code) == Severity.ERROR and fault.row is not None
-    ]
-    return np.concatenate([np.array(faults, np.int64), *rows])
 
 
 def refuse(run: Run, step: Step) -> None:

@@ -130,13 +130,8 @@ def _absence(last: Columns, row: int | None, line: int | None) -> str:
 def _first_bad(step: Step, run: Run) -> int | None:
     """The number of a batch's first datum with an error."""
     assert step.judged is not None  # noqa: S101 - narrows a type: the caller has looked
-    columns = step.judged.columns
-    bad = [fault.row for _, _, fault in step.faults if run.tally.severity(fault.code) == Severity.ERROR]
-    numbers = [number for number in bad if number is not None]
-    for finding in step.findings:
-        if len(finding.failing) and run.tally.severity(finding.rule.code) == Severity.ERROR:
-            numbers += np.flatnonzero(np.isin(columns.row, finding.datums()[:1])).tolist()
-    return min(numbers, default=None)
+    bad = np.isin(step.judged.columns.row, step.bad_datums(run.tally.severity))
+    return int(bad.argmax()) if bad.any() else None
 
 
 def _alone(step: Step, number: int, run: Run) -> _Alone:
