@@ -206,7 +206,7 @@ def test_rows_in_stretches(made: Case, rows: int, form: str) -> None:
     plan = plan_of(made, theirs)
     work = sent(plan.work)
     found = [work.rows(table.slice(start, rows)) for start in range(0, len(table), rows)]
-    report = plan.report(row for batch in found for row in through_a_file(batch))
+    report = plan.report((row for batch in found for row in through_a_file(batch)), one_table=True)
     assert text(report) == text(provenance.check(made.table, ledger=ours, **made.options))
     assert report.datums == len(table) > report.bad_datums
 
@@ -231,10 +231,25 @@ def test_wrong_columns_are_one_fault(made: Case) -> None:
     )
     plan = plan_of(made, made.sequences)
     rows = [row for start in (0, 9, 18) for row in through_a_file(plan.work.rows(table.slice(start, 9)))]
-    assert text(plan.report(rows)) == text(provenance.check(table, ledger=made.sequences, **made.options))
+    report = plan.report(rows, one_table=True)
+    assert text(report) == text(provenance.check(table, ledger=made.sequences, **made.options))
     assert plan.work.good(table).num_rows == 0
     notes = plan.work.bad(table).column("provenance").to_pylist()
     assert [note["codes"] for note in notes] == [["FMT004"]] * len(table)
+
+
+@pytest.mark.parametrize("size", [1, 2**26])
+def test_wrong_columns_are_a_fault_of_each_file(made: Case, tmp_path: Path, size: int) -> None:
+    table = made.table.append_column("note", pa.array(["x"] * len(made.table)))
+    wrong = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    for path in wrong:
+        pq.write_table(table, path, row_group_size=5)
+    files = [wrong[0], *made.files, wrong[1]]
+    plan = plan_of(made, made.sequences)
+    rows = [row for task in stretches(files, size) for row in through_a_file(plan.work.files(task))]
+    report = plan.report(rows)
+    assert report.counts["FMT004"].violations == 2 * provenance.check(wrong[0]).counts["FMT004"].violations
+    assert text(report) == text(provenance.check(files, ledger=made.sequences, **made.options))
 
 
 def test_no_rows_are_no_row() -> None:

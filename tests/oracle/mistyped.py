@@ -91,7 +91,10 @@ def _mistyped_input(model_input: Any) -> Iterator[str]:
                 yield f"{path}.tokens"
                 continue
             for j, token in enumerate(chunk["tokens"]):
-                if token is not None and not is_integer(token):
+                # A whole number written as a float is that integer, for the official client too.
+                if token is not None and not (
+                    is_integer(token) or (isinstance(token, float) and token.is_integer())
+                ):
                     yield f"{path}.tokens[{j}]"
             continue
         held = "data" if kind == "image" else "location"

@@ -145,13 +145,18 @@ class Plan:
         self._start, opened = self.checker.start(None if joined else ledger)
         self.work = Work(self.checker, _source(ledger, opened, share), joined)
 
-    def report(self, rows: Iterable[Mapping[str, Any]]) -> Report:
+    def report(self, rows: Iterable[Mapping[str, Any]], *, one_table: bool = False) -> Report:
         """The report, from the rows of findings in the order of the dataset; each is let go when it is read.
+
+        Args:
+            rows: rows of ``_findings.SCHEMA``.
+            one_table: they are parts of one table, and none is a file.
 
         Raises:
             ProvenanceError: the first that the rows tell of.
         """
-        return self.checker.report(self._start, _one_fault_of_columns(map(part_of, rows)))
+        parts = map(part_of, rows)
+        return self.checker.report(self._start, _one_fault_of_columns(parts) if one_table else parts)
 
 
 def _source(

@@ -71,10 +71,10 @@ def check(
         allow_empty=allow_empty,
     )
     if isinstance(data, ray.data.Dataset):
-        return _report(plan, _mapped(data, _in_rows, work=plan.work))
+        return _report(plan, _mapped(data, _in_rows, work=plan.work), one_table=True)
     tasks = stretches(files_of(data, ledger))
     numbers = ray.data.range(len(tasks), override_num_blocks=len(tasks))
-    return _report(plan, _mapped(numbers, _in_files, work=plan.work, tasks=tasks))
+    return _report(plan, _mapped(numbers, _in_files, work=plan.work, tasks=tasks), one_table=False)
 
 
 def split(
@@ -143,10 +143,10 @@ def _mapped(dataset: Any, function: Callable[..., Any], **arguments: Any) -> Any
     )
 
 
-def _report(plan: Plan, findings: Any) -> Report:
+def _report(plan: Plan, findings: Any, *, one_table: bool) -> Report:
     # Closed also where the report ends early, with an error.
     with closing(_rows(findings)) as rows:
-        return plan.report(rows)
+        return plan.report(rows, one_table=one_table)
 
 
 def _rows(findings: Any) -> Generator[Mapping[str, Any], None, None]:

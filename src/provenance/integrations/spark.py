@@ -79,10 +79,10 @@ def check(
         allow_empty=allow_empty,
     )
     if isinstance(data, DataFrame):
-        return _report(plan, _mapped(data, plan.work.rows, SCHEMA))
+        return _report(plan, _mapped(data, plan.work.rows, SCHEMA), one_table=True)
     tasks = stretches(files_of(data, ledger))
     numbers = session_of_spark.range(0, len(tasks), 1, len(tasks))
-    return _report(plan, _mapped(numbers, partial(_in_files, plan.work, tasks), SCHEMA))
+    return _report(plan, _mapped(numbers, partial(_in_files, plan.work, tasks), SCHEMA), one_table=False)
 
 
 def split(
@@ -156,10 +156,10 @@ def _each(function: Callable[[Any], Any], batches: Iterable[Any]) -> Iterator[An
         yield function(batch)
 
 
-def _report(plan: Plan, findings: DataFrame) -> Report:
+def _report(plan: Plan, findings: DataFrame, *, one_table: bool) -> Report:
     # Closed also where the report ends early, with an error.
     with closing(_rows(findings)) as rows:
-        return plan.report(rows)
+        return plan.report(rows, one_table=one_table)
 
 
 def _rows(findings: DataFrame) -> Generator[Mapping[str, Any], None, None]:
