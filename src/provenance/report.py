@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from provenance.observations import Observations
 
 
 class Severity(StrEnum):
@@ -133,6 +136,8 @@ class Report:
     now: str
     version: str
     ruleset: int
+    observations: Observations | None = None
+    """What was seen beside violations, where that was asked for; no part of the JSON form."""
 
     @property
     def valid(self) -> bool:
