@@ -37,7 +37,7 @@ UNKNOWN_LENGTH: Final = -1
 NO_SEQUENCE: Final = -1
 
 
-def view(buffer: bytes | bytearray | array[Any], dtype: type[np.generic]) -> Array:
+def view(buffer: bytes | bytearray | array[Any], dtype: npt.DTypeLike) -> Array:
     """The elements of a buffer, without a copy."""
     return np.frombuffer(buffer, dtype) if len(buffer) else np.zeros(0, dtype)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from provenance.columns import Array, Ints, Mask, distinct, offsets_of
+from provenance.columns import Array, Ints, Mask, distinct, offsets_of, view
 
 #: Which of several ranges, and the numbers of these.
 Block = tuple[slice, Array]
@@ -48,7 +48,7 @@ class Pool:
 
     def joined(self, starts: Ints, lengths: Ints) -> list[Array]:
         """As ``slices``, but one view for all where they follow each other without a gap."""
-        if len(starts) == 1 or (len(starts) and (starts[1:] == starts[:-1] + lengths[:-1]).all()):
+        if _follow_each_other(starts, lengths):
             return [self.slice(int(starts[0]), int(lengths.sum()))]
         return self.slices(starts, lengths)
 
@@ -73,11 +73,16 @@ class Pool:
 
     def gather(self, starts: Ints, lengths: Ints) -> Array:
         """The numbers of all [start, start + length), one after the other; not to be written to."""
-        # Slices are copied whole, which is several times faster than an index for every number.
-        slices = self.joined(starts, lengths)
-        if len(slices) == 1:
-            return slices[0]
-        return np.concatenate(slices) if slices else self._segments[0][:0]
+        if _follow_each_other(starts, lengths):
+            return self.slice(int(starts[0]), int(lengths.sum()))
+        # Slices are copied whole, which is several times faster than an index for every number; and as bytes,
+        # of which a slice is made in half the time that an array takes.
+        kind = self._segments[0].dtype
+        number = (starts >> _PLACE_BITS).tolist()
+        first = (starts & (SEGMENT - 1)) * kind.itemsize
+        bounds = zip(number, first.tolist(), (first + lengths * kind.itemsize).tolist(), strict=True)
+        bytes_of = {k: self._segments[k].view(np.uint8).data for k in set(number)}
+        return view(b"".join([bytes_of[k][a:b] for k, a, b in bounds]), kind)
 
     def blocks(self, starts: Ints, lengths: Ints) -> Iterator[Block]:
         """What ``gather`` returns, some ranges at a time, so that it stays in the processor's cache."""
@@ -87,3 +92,7 @@ class Pool:
             firsts = distinct(offsets_of(lengths).searchsorted(np.arange(0, total, _BLOCK))).tolist()
         for first, last in pairwise((*firsts, len(starts))):
             yield slice(first, last), self.gather(starts[first:last], lengths[first:last])
+
+
+def _follow_each_other(starts: Ints, lengths: Ints) -> bool:
+    return len(starts) == 1 or (len(starts) > 0 and bool((starts[1:] == starts[:-1] + lengths[:-1]).all()))

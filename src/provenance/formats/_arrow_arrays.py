@@ -7,7 +7,6 @@ Buffers are read as they are. ``to_numpy`` turns integers with nulls into floats
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -236,20 +235,11 @@ def _dictionary(dictionary: Any, used: Ints) -> list[str | None]:
 
 
 def _words(array: Any) -> list[Any]:
-    """Elements of a string array, without the scalar for each that ``to_pylist`` spends its time on."""
-    wide = pa.types.is_large_string(array.type)
-    if array.null_count or not len(array) or not (wide or pa.types.is_string(array.type)):
+    """Elements of a string array."""
+    if pa.types.is_string_view(array.type):
         return list(array.to_pylist())
-    _, offsets, data = array.buffers()
-    width = 8 if wide else 4
-    kind = np.int64 if wide else np.int32
-    bounds = np.frombuffer(offsets, kind, len(array) + 1, array.offset * width).tolist()
-    blob = bytes(memoryview(data)[bounds[0] : bounds[-1]]) if data is not None else b""
-    pairs = [(start - bounds[0], end - bounds[0]) for start, end in pairwise(bounds)]
-    if blob.isascii():
-        text = blob.decode()
-        return [text[start:end] for start, end in pairs]
-    return [blob[start:end].decode() for start, end in pairs]
+    words: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    return words
 
 
 def objects(found: Texts) -> Array:
