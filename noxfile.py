@@ -48,6 +48,13 @@ def schemas(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The site, in site/; a link that leads nowhere is an error."""
+    install(session)
+    session.run("mkdocs", "build", "--strict")
+
+
+@nox.session
 def test(session: nox.Session) -> None:
     """Pytest, the quick suite; arguments after -- go to pytest."""
     install(session)

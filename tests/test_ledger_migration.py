@@ -97,10 +97,14 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, R
         yield place, lambda statement: connection.execute(statement).fetchall()
 
 
-def test_a_ledger_of_version_1_is_brought_up_to_date(old: tuple[Any, Run]) -> None:
+def test_a_ledger_of_version_1_is_brought_up_to_date(
+    old: tuple[Any, Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "provenance")
     place, run = old
     given = recorded_in_version_1()
     with SqlLedger(place) as ledger:
+        assert caplog.messages[0].startswith("ledger upgraded: ")
         for session in ("s", "t"):
             own = [s for s in given if s.session_id == session]
             found = recorded_sequences(ledger, [s.sequence_id for s in own], session)

@@ -119,7 +119,10 @@ def test_a_ledger_works_again_when_its_server_does(server: Server) -> None:
         assert ledger.lookup(["before", "while", "after"], "s").known.tolist() == [True, False, True]
 
 
-def test_a_write_that_the_server_undoes_for_a_deadlock_is_done_again() -> None:
+def test_a_write_that_the_server_undoes_for_a_deadlock_is_done_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "provenance")
     place = postgresql()
     lock = "SELECT 1 FROM provenance_sequences WHERE sequence_id = %s FOR UPDATE"
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
@@ -137,6 +140,7 @@ def test_a_write_that_the_server_undoes_for_a_deadlock_is_done_again() -> None:
         other.commit()
         renewing.join()
         assert renewed == [2]
+        assert [r.attempts_left for r in caplog.records if r.action == "transaction retried"] == [4]
         assert [ledger.uses(i, "s") for i in "ab"] == [1, 1]
         deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
         end = time.monotonic() + 30

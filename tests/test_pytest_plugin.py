@@ -67,6 +67,39 @@ def test_data_of_my_own(provenance_fuzz, provenance_files):
     assert provenance_fuzz(data=provenance_files.datums, only=["spans-lost"]).ok
 """
 
+ASSERTED = """
+import pytest
+from provenance.testing import assert_valid_dataset as imported
+
+NOW = "2026-01-02T12:00:00Z"
+
+
+def test_valid(assert_valid_dataset, provenance_datums, provenance_ledger):
+    report = assert_valid_dataset(provenance_datums, ledger=provenance_ledger, session="session-1", now=NOW)
+    assert report.valid
+    assert "SEQ003" in report.checked
+    assert assert_valid_dataset is imported
+
+
+@pytest.mark.provenance(n=4, break_="SEQ003")
+def test_sequence(provenance_files):
+    imported(provenance_files.datums, ledger=provenance_files.sequences, now=NOW)
+
+
+@pytest.mark.provenance(break_="VAL003")
+def test_warning(assert_valid_dataset, provenance_datums):
+    assert_valid_dataset(provenance_datums)
+    assert_valid_dataset(provenance_datums, "stable_reinforce", fail_on="warning", max_examples=0)
+
+
+def test_no_severity(assert_valid_dataset, provenance_datums):
+    assert_valid_dataset(provenance_datums, fail_on="off")
+
+
+def test_no_file(assert_valid_dataset):
+    assert_valid_dataset("nothing.jsonl")
+"""
+
 MISUSED = """
 import pytest
 
@@ -111,6 +144,59 @@ def test_checks_are_fuzzed(pytester: pytest.Pytester) -> None:
         ]
     )
     result.stdout.no_fnmatch_line("*_report.py*raise AssertionError*")
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_a_broken_dataset_fails_with_its_report(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    pytester.makepyfile(test_data=ASSERTED)
+    result = pytester.runpytest("--strict-markers", "-k", "valid or sequence")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            ">*imported(provenance_files.datums, ledger=provenance_files.sequences, now=NOW)",
+            "E *AssertionError: invalid: 1 of 4 datums has errors, 1 error of 1 rule, *",
+            "E *error SEQ003 input-token-mismatch: 1 violation in 1*",
+            "E *what a rule means: provenance explain SEQ003",
+            "E *not checked",
+            "E *SES001*",
+            "FAILED *- AssertionError: inva*",
+        ]
+    )
+    report = [line for line in result.outlines if line.startswith("E   ")][1:]
+    widest = max(len(line) for line in report if "/" not in line)  # a path stays whole
+    assert columns - 15 < widest <= columns
+    result.stdout.no_fnmatch_line("*testing.py:*")
+
+
+def test_what_else_fails_an_assertion(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_data=ASSERTED)
+    result = pytester.runpytest("--strict-markers", "-k", "warning or no_")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            '>*fail_on="warning", max_examples=0)',
+            "E *AssertionError: 1 warning, which fail_on='warning' does not let pass; valid: 16 datums, *",
+            "E *warning VAL003 *: 1 violation in 1 datum*",
+            "E *... and 1 more",
+            "E *ContractError: fail_on is 'off', expected 'error' or 'warning'",
+            "E *ReadError: nothing.jsonl: *",
+        ]
+    )
+
+
+def test_the_assertion_needs_no_pytest_and_no_hypothesis() -> None:
+    script = (
+        "import sys; from provenance.testing import assert_valid_dataset as valid; "
+        "valid([{}]) if len(sys.argv) > 1 else print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"pytest", "hypothesis", "pyarrow", "rich"} & set(loaded.stdout.split())
+    failed = subprocess.run([sys.executable, "-c", script, "1"], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert "AssertionError: invalid: 1 of 1 datum has errors" in failed.stderr
 
 
 def test_misuse_of_the_marker_is_one_line(pytester: pytest.Pytester) -> None:

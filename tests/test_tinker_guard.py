@@ -385,7 +385,9 @@ def test_a_sibling_that_is_named_for_its_prompt_is_not_renewed(client: Any, samp
     assert last_use(ledger, [sibling]) == {ABSENT}
 
 
-def test_what_another_session_sampled_is_refused(client: Any, sampler: Any) -> None:
+def test_what_another_session_sampled_is_refused(
+    client: Any, sampler: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     ledger = MemoryLedger()
     elsewhere = Recorder(
         sampler.sample, ledger, session_id="s0", record_stability_info=True, clock=lambda: NOON
@@ -395,6 +397,7 @@ def test_what_another_session_sampled_is_refused(client: Any, sampler: Any) -> N
     datum = single_turn([101, 102, 103], sequence.sequence_id, sequence.tokens, sequence.logprobs)
     with pytest.raises(ValidationError, match="SES001"):
         guarded(client, ledger).forward_backward([datum], LOSS)
+    assert caplog.messages[-1] == f"batch refused: loss={LOSS} datums=1 bad_datums=1 errors=1"
 
 
 @pytest.mark.parametrize(

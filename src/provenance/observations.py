@@ -21,14 +21,14 @@ class Histogram:
     """How often values lay where."""
 
     edges: npt.NDArray[np.float64]
-    """(n + 1,): ascending; bin i is [edges[i], edges[i + 1])."""
+    """(n + 1,): ascending; bin i is [edges[i], edges[i + 1]). A bin [0, 2**-149) holds zeros alone."""
     counts: Ints
     """(n,): values in each bin."""
     below: int
     above: int
     """Values at the last edge, or above it."""
     unusable: int
-    """Values that are NaN or infinite."""
+    """Values that are null, NaN or infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,7 +38,7 @@ class BadDatum:
     columns: Columns
     """A batch of one."""
     violations: tuple[Violation, ...]
-    """Those of this datum that were kept."""
+    """The first 20 of each rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,10 +46,17 @@ class Observations:
     """What a check saw."""
 
     histograms: Mapping[str, Histogram]
-    """``logprobs``, ``advantages``: given values at positions whose target was sampled. ``log_ratios``: given
-    minus recorded logprob there. ``lengths``: positions of a datum. ``ages``: seconds since a sequence was
-    last used, one for each that a batch names. Absent is what nothing was seen of."""
+    """Of the datums whose shape is sound. Absent is what nothing was seen of.
+
+    ``lengths``: positions of each datum.
+    ``logprobs``, ``advantages``: given values at positions whose target was sampled; in datums without spans,
+    which do not say that, at positions with an advantage.
+    ``log_ratios``: given minus recorded logprob, where a sampled target span claims what its record has.
+    ``ages``: seconds since the last use of a recorded sequence, once for each datum with a sampled span of
+    it; the middle edge is the contract's window.
+    """
     datums: tuple[BadDatum, ...]
-    """In the order of the dataset."""
+    """Of each rule the first three that break it, but for those that could not be read; each once, in the
+    order of the dataset. At most 60, of at most 1,000,000 positions together, errors first."""
     omitted: int
-    """Bad datums that were to be kept and are too long."""
+    """Bad datums that would be here, but are too long (200,000 positions) or too many."""

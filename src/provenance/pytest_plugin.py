@@ -1,4 +1,4 @@
-"""Fixtures for tests of pipelines: generated data, valid or broken, and fuzzing of a check.
+"""Fixtures for tests of pipelines: an assertion about data, generated data, and fuzzing of a check.
 
 pytest loads this module in every run of an environment that has the package, so it imports nothing before a
 fixture is asked for. The marker ``provenance`` says what is generated for a test:
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from provenance.fuzz import FuzzReport
     from provenance.generate import Generated
     from provenance.ledger import MemoryLedger
+    from provenance.report import Report
 
 __all__ = [
     "ProvenanceFiles",
+    "assert_valid_dataset",
     "provenance_datums",
     "provenance_files",
     "provenance_fuzz",
@@ -61,6 +63,14 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     if marker.args:
         pytest.fail(f"@pytest.mark.{_MARKER} takes keywords only, got {marker.args!r}", pytrace=False)
     return dict(marker.kwargs)
+
+
+@pytest.fixture
+def assert_valid_dataset() -> Callable[..., Report]:
+    """Return `provenance.testing.assert_valid_dataset`, which fails with the report of a dataset."""
+    from provenance.testing import assert_valid_dataset as function
+
+    return function
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from provenance._text import count
 
 if TYPE_CHECKING:
     from provenance.observations import Observations
@@ -107,6 +109,27 @@ class Count:
         return {"datums": self.datums, "violations": self.violations, "elements": self.elements}
 
 
+@dataclass(slots=True)
+class FileCount:
+    """What was found in the datums of one file."""
+
+    datums: int = 0
+    bad_datums: int = 0
+    """Datums with at least one error."""
+    counts: dict[str, Count] = field(default_factory=dict)
+    """Rules that its datums break, by code."""
+    judged: frozenset[str] = frozenset()
+    """Codes of the rules that judged something of it."""
+
+    def add(self, other: FileCount) -> None:
+        """Add what was found in more datums of the file."""
+        self.datums += other.datums
+        self.bad_datums += other.bad_datums
+        for code, found in other.counts.items():
+            self.counts.setdefault(code, Count()).add(found)
+        self.judged |= other.judged
+
+
 @dataclass(frozen=True, slots=True)
 class NotChecked:
     """A rule, or a part of one, that could not be judged, and why."""
@@ -136,6 +159,9 @@ class Report:
     now: str
     version: str
     ruleset: int
+    files: Mapping[str, FileCount] = field(default_factory=dict)
+    """What was found in each file of datums, in their order; no part of the JSON form.
+    Records, and the dataset as a whole, are in none."""
     observations: Observations | None = None
     """What was seen beside violations, where that was asked for; no part of the JSON form."""
 
@@ -181,6 +207,11 @@ class Report:
             f"{self.errors} errors, {self.warnings} warnings>"
         )
 
+    def _repr_html_(self) -> str:
+        from provenance._report_html import report_to_html
+
+        return report_to_html(self)
+
     def __iter__(self) -> Iterator[Violation]:
         return iter(self.violations)
 
@@ -201,3 +232,36 @@ class Report:
             "version": self.version,
             "ruleset": self.ruleset,
         }
+
+    def to_html(self) -> str:
+        """The report as one HTML page, as ``--format html`` prints it. Needs the extra ``html``.
+
+        Span maps and distributions are on it where ``check`` was asked to ``observe``.
+
+        Raises:
+            MissingDependencyError: jinja2 or vl-convert-python is not installed.
+        """
+        from provenance.reports.html import report_to_html
+
+        return report_to_html(self)
+
+
+def verdict(report: Report) -> str:
+    """One line: whether the data are valid, and what was looked at."""
+    warnings = [count(report.warnings, "warning")] if report.warnings else []
+    unchecked = {n.code for n in report.not_checked}
+    whole = unchecked - set(report.checked)
+    rules = [f"{count(len(report.checked), 'rule')} checked"]
+    rules += [f"{len(whole):,} not checked"] if whole else []
+    rules += [f"{len(unchecked - whole):,} checked in part"] if unchecked - whole else []
+    if report.valid:
+        sizes = [count(report.datums, "datum"), count(report.positions, "position")]
+        return "valid: " + ", ".join(sizes + rules + warnings)
+    broken = count(len(report.codes(Severity.ERROR)), "rule")
+    errors = f"{count(report.errors, 'error')} of {broken}"
+    if not report.bad_datums:
+        where = [f"{errors} in the dataset as a whole", count(report.datums, "datum")]
+    else:
+        have = "has" if report.bad_datums == 1 else "have"
+        where = [f"{report.bad_datums:,} of {count(report.datums, 'datum')} {have} errors", errors]
+    return "invalid: " + ", ".join(where + warnings + rules)

@@ -76,12 +76,31 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     callback=_show_version,
     help="Show the version and exit.",
 )
-def commands() -> None:
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning"]),
+    help="Tell on stderr what is done, from this level on.  [default: nothing]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json is an object a line.",
+)
+@click.pass_context
+def commands(ctx: click.Context, *, log_level: str | None, log_format: str) -> None:
     """Check RL training data against the contract of the loss it is for.
 
     Exit codes: 0 valid, 1 violations found, 2 usage or input that cannot
     be read, 3 a bug of provenance itself.
     """
+    if log_level is not None:
+        from provenance.cli._logs import start
+
+        ctx.call_on_close(start(log_level, log_format))
+    elif ctx.get_parameter_source("log_format") is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--log-format is the form of a log: give --log-level too")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from provenance.cli._common import moment_of
+from provenance.cli._common import moment_of, say
 
 if TYPE_CHECKING:
     from provenance.contract import Contract
 
 __all__ = [
-    "CONFIG",
     "LEDGER",
     "LOSS",
     "MAX_LINE",
@@ -26,6 +25,7 @@ __all__ = [
     "complete_files",
     "complete_losses",
     "complete_rules",
+    "configured",
     "contract_of",
 ]
 
@@ -91,11 +91,45 @@ NOW = click.option(
     metavar="RFC3339",
     help="The time to judge expiry at.  [default: the clock's]",
 )
-CONFIG = click.option(
-    "--config",
-    metavar="TOML",
-    shell_complete=complete_files,
-    help="A contract file: rules, severities, parameters.",
+_ISOLATED: Final = "provenance.isolated"
+#: Rules and parameters that a note names.
+_NAMED: Final = 6
+
+
+def _note_isolated(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
+    ctx.meta[_ISOLATED] = value
+
+
+def _config_of(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001 - click's signature
+    """The file that is named, else the project's own."""
+    if ctx.resilient_parsing:  # a shell that completes
+        return value
+    if not ctx.meta[_ISOLATED]:
+        from provenance.cli._project import project_config
+
+        return project_config() if value is None else value
+    if value is not None:
+        raise click.UsageError("--config names a contract file, and --isolated leaves out all: give one")
+    return None
+
+
+_CONFIG = (
+    click.option(
+        "--config",
+        metavar="TOML",
+        callback=_config_of,
+        shell_complete=complete_files,
+        help="A contract file: rules, severities, parameters.  [default: [tool.provenance] of the nearest "
+        "pyproject.toml]",
+    ),
+    click.option(
+        "--isolated",
+        is_flag=True,
+        is_eager=True,  # --config asks for it
+        expose_value=False,
+        callback=_note_isolated,
+        help="Leave out the pyproject.toml.",
+    ),
 )
 
 _SELECT = click.option(
@@ -136,6 +170,13 @@ MAX_LINE = click.option(
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+def configured(command: _Command) -> _Command:
+    """Add --config, by default the file of the project, and --isolated, which leaves that out."""
+    for option in reversed(_CONFIG):
+        command = option(command)
+    return command
+
+
 def checked_by(command: _Command) -> _Command:
     """Add the options that say what data are held against: ledger, contract, session, time."""
     options = (
@@ -143,7 +184,7 @@ def checked_by(command: _Command) -> _Command:
         LOSS,
         SESSION,
         NOW,
-        CONFIG,
+        *_CONFIG,
         _SELECT,
         _IGNORE,
         _VOCAB_SIZE,
@@ -156,15 +197,29 @@ def checked_by(command: _Command) -> _Command:
 
 
 def contract_of(loss: str | None, config: str | None) -> Contract:
-    """The contract that the options --loss and --config name."""
+    """The contract that the options --loss and --config name, or the project's."""
     from provenance.contract import Contract
 
     if config is None:
         return Contract.for_loss(loss or "stable_reinforce")
+    context = click.get_current_context()
+    found = context.get_parameter_source("config") is click.core.ParameterSource.DEFAULT
     contract = Contract.load(config, loss=loss or "stable_reinforce")
     if loss not in (None, contract.loss.name):
-        raise click.UsageError(f"loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}")
+        remedy = ": --isolated leaves it out" if found else ""
+        raise click.UsageError(
+            f"loss {loss!r} contradicts {config}, which is for {contract.loss.name!r}{remedy}"
+        )
+    if found and not context.params["quiet"]:
+        say("note", f"the contract is that of {config}{_weakness(contract)}; --isolated leaves it out")
     return contract
+
+
+def _weakness(contract: Contract) -> str:
+    """What lets pass more than the default contract of the loss."""
+    names = contract.weakened()
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f", laxer than the default in {', '.join(names[:_NAMED])}{more}" if names else ""
 
 
 def changed_contract_of(

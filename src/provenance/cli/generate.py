@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from provenance.cli._common import moment_of, say
-from provenance.cli._options import CONFIG, LOSS, complete_files, complete_rules, contract_of
+from provenance.cli._options import LOSS, complete_files, complete_rules, configured, contract_of
 
 if TYPE_CHECKING:
     from provenance.generate import Generated
@@ -41,7 +41,7 @@ __all__ = ["generate"]
     help="Break this rule, once, and no other where that can be.",
 )
 @LOSS
-@CONFIG
+@configured
 @click.option(
     "--turns",
     type=click.IntRange(min=1),

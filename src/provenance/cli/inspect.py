@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 
 from provenance.cli._common import paint_for, width_of
-from provenance.cli._options import CONFIG, LEDGER, LOSS, NOW, SESSION, complete_files, contract_of
+from provenance.cli._options import LEDGER, LOSS, NOW, SESSION, complete_files, configured, contract_of
 from provenance.errors import ReadError
 
 __all__ = ["inspect"]
@@ -40,8 +40,8 @@ def _slice_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @LOSS
 @SESSION
 @NOW
-@CONFIG
-@click.option("--no-progress", "-q", "quiet", is_flag=True, help="No progress bar.")
+@configured
+@click.option("--no-progress", "-q", "quiet", is_flag=True, help="No progress bar and no notes.")
 def inspect(
     *,
     data: str,

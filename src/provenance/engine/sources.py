@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from logging import DEBUG, INFO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from provenance import formats
+from provenance._log import event
 from provenance.columns import Columns, Fault
 from provenance.engine.threads import cores, in_order
 from provenance.errors import ReadError, SchemaError
@@ -117,7 +120,10 @@ def batches(
             if is_database(path):
                 raise ReadError(path, "a ledger, expected a file of datums: is it meant for --ledger?")
             count = None if on_bytes is None else _bound(on_bytes, path)
+            started = time.monotonic()
+            event(DEBUG, "file opened", file=path)
             yield from formats.pieces(path, inputs=inputs, max_line=max_line, on_bytes=count)
+            event(DEBUG, "file read", file=path, since=started)
     elif isinstance(data, Datum | Mapping | Columns) or _is_arrow(data):
         yield from _objects([data])
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
@@ -205,6 +211,7 @@ def ledger_of(
     if ledger is None or isinstance(ledger, Ledger):
         # A ledger over files knows which records it could not read.
         return ledger, [(file, 0, fault) for file, fault in getattr(ledger, "faults", ())]
+    started = time.monotonic()
     memory = MemoryLedger()
     found: list[tuple[str | None, int, Fault]] = []
     paths = paths_of(ledger)
@@ -216,7 +223,9 @@ def ledger_of(
             from provenance.formats.parquet_ledger import ParquetLedger, is_large
 
             if is_large(paths):
-                return ledger_of(ParquetLedger(paths, on_bytes=on_bytes), max_line=max_line)
+                indexed = ParquetLedger(paths, on_bytes=on_bytes)
+                event(INFO, "ledger indexed", files=len(paths), faults=len(indexed.faults), since=started)
+                return ledger_of(indexed, max_line=max_line)
         for path in paths:
             count = None if on_bytes is None else _bound(on_bytes, path)
             pieces = formats.sequence_pieces(path, max_line=max_line, on_bytes=count)
@@ -224,6 +233,7 @@ def ledger_of(
                 for table, faults in tables:
                     memory.load(table)
                     found += [(path, 0, fault) for fault in faults]
+        event(INFO, "ledger read", files=len(paths), sequences=len(memory), faults=len(found), since=started)
         return memory, found
     if isinstance(ledger, SequenceTable):
         memory.load(ledger)

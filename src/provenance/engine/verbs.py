@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
+from logging import INFO
 from typing import Any, Final
 
+from provenance._log import LOGGER, event
 from provenance.batch import ValidatedBatch
 from provenance.contract import Contract
+from provenance.engine.observe import Observer
 from provenance.engine.pack import pack
 from provenance.engine.run import Progress, Run
+from provenance.engine.sources import size_of
 from provenance.engine.split import Split
 from provenance.engine.step import Step
 from provenance.errors import ContractError, ValidationError
 from provenance.formats import MAX_LINE
-from provenance.report import Report, Violation
+from provenance.report import Report, Severity, Violation
 from provenance.rules import Batch, registry
 
 #: Violations of each rule that a report holds.
@@ -35,6 +41,7 @@ def check(
     max_line: int = MAX_LINE,
     write_good: str | os.PathLike[str] | None = None,
     write_bad: str | os.PathLike[str] | None = None,
+    observe: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Check a dataset and report what was found.
@@ -57,6 +64,8 @@ def check(
             ``provenance``: ``codes`` of the errors, ``file``, ``row``, ``line``, the first ``violations``.
             Readers pass over that field, so that a repaired file can be checked as it is. Both files appear
             when both are complete, also where they are empty.
+        observe: keep distributions and the first bad datums of each rule, whole, as ``report.observations``:
+            a bounded number, which does not change what is found. Every loss input is read then.
         on_progress: called after each batch.
 
     Raises:
@@ -74,11 +83,16 @@ def check(
         allow_empty=allow_empty,
         max_line=max_line,
         on_progress=on_progress,
+        read_all=observe,
     )
+    observer = Observer(run.contract) if observe else None
     for step in _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line):
         run.tally.keep(step, max_examples)
+        if observer is not None:
+            observer.add(step)
         del step  # its batch, before the next one is read
-    return run.report()
+    report = run.report()
+    return report if observer is None else replace(report, observations=observer.observations())
 
 
 def iter_violations(
@@ -126,15 +140,38 @@ def _steps(
     max_line: int,
 ) -> Iterator[Step]:
     """The steps of a run, after which the files that it has read are sorted where that is asked for."""
+    started = time.monotonic()
+    event(INFO, "check started", loss=run.contract.loss.name, rules=len(run.contract.severities))
     if good is None and bad is None:
         yield from run.steps(data)
+    else:
+        split = Split(data, good, bad, ledger)
+        for step in run.steps(split.paths):
+            split.add(step, run.tally.severity)
+            yield step
+            del step  # its batch, before the next one is read
+        split.write(max_line)
+    _tell_end(run, data, started)
+
+
+def _tell_end(run: Run, data: Any, started: float) -> None:
+    if not LOGGER.isEnabledFor(INFO):
         return
-    split = Split(data, good, bad, ledger)
-    for step in run.steps(split.paths):
-        split.add(step, run.tally.severity)
-        yield step
-        del step  # its batch, before the next one is read
-    split.write(max_line)
+    found = {Severity.ERROR: 0, Severity.WARNING: 0}
+    for code, count in run.part.counts.items():
+        found[run.contract.severities[code]] += count.violations
+    event(
+        INFO,
+        "check finished",
+        valid=not found[Severity.ERROR],
+        datums=run.part.datums,
+        bad_datums=run.part.bad_datums,
+        positions=run.part.positions,
+        errors=found[Severity.ERROR],
+        warnings=found[Severity.WARNING],
+        bytes=size_of(data),
+        since=started,
+    )
 
 
 def validate(

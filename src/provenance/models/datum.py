@@ -164,6 +164,11 @@ class Datum(Model, frozen=True):
             update={"model_input_spans": model_input, "loss_fn_input_spans": loss_fn_inputs}
         )
 
+    def _repr_html_(self) -> str:
+        from provenance.models._display import datum_to_html
+
+        return datum_to_html(self)
+
 
 def _refuse_misaligned(target: TensorData, length: int) -> None:
     """Say that targets and input are of different lengths, before spans are held against either."""

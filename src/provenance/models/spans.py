@@ -44,6 +44,11 @@ class PromptProvenanceSpan(Model, frozen=True):
     length: _Count
     """Number of positions, in tokens; int64. Zero is legal for SDK >= 0.35 and reported by SPN006."""
 
+    def _repr_html_(self) -> str:
+        from provenance.models._display import span_to_html
+
+        return span_to_html(self)
+
 
 class SampledProvenanceSpan(Model, frozen=True):
     """Positions that copy what was sampled: `[offset, offset + length)` of the named sequence's tokens.
@@ -65,6 +70,11 @@ class SampledProvenanceSpan(Model, frozen=True):
 
     length: _Count
     """Number of positions, in tokens; int64. Zero is legal for SDK >= 0.35 and reported by SPN006."""
+
+    def _repr_html_(self) -> str:
+        from provenance.models._display import span_to_html
+
+        return span_to_html(self)
 
 
 ProvenanceSpan: TypeAlias = Annotated[

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from logging import WARNING
 from typing import Any, Literal
 
 import numpy as np
 
+from provenance._log import event
 from provenance.engine.arguments import moment_of
 from provenance.engine.run import Run
 from provenance.engine.step import Step
@@ -90,6 +92,8 @@ class CheckedStream:
                 self._keep(run, step)
                 good.append(mask)
             passed = np.concatenate(good)
+            if skipped := int((~passed).sum()):
+                event(WARNING, "datums skipped", datums=skipped, of=len(passed))
             if not passed.any():
                 continue
             left = given_back(rows_of(rows, passed), batch)

@@ -10,16 +10,28 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
 
-from provenance.report import NotChecked, Report, Severity, Violation
+from provenance._text import clip, count, escape
+from provenance.report import NotChecked, Report, Severity, Violation, verdict
 
-__all__ = ["Paint", "Role", "clip", "count", "escape", "plain", "report_to_text", "verdict", "wrap"]
+__all__ = [
+    "Paint",
+    "Role",
+    "clip",
+    "count",
+    "escape",
+    "findings_to_text",
+    "plain",
+    "report_to_text",
+    "verdict",
+    "violation_to_text",
+    "wrap",
+]
 
 Role = Literal["error", "warning", "good", "title", "hint", "prompt", "sampled"]
 Paint = Callable[[str, Role], str]
 
 #: Rules of these levels report contiguous runs, so one violation may have several elements.
 _RUNS: Final = frozenset({"position", "element"})
-_LONGEST: Final = 600
 _REASONS: Final = 20
 _HINTED: Final = 3
 
@@ -27,23 +39,6 @@ _HINTED: Final = 3
 def plain(text: str, role: Role) -> str:  # noqa: ARG001 - the signature is Paint's
     """Paint nothing."""
     return text
-
-
-def escape(text: str) -> str:
-    r"""Text with what is unprintable (controls, bidirectional marks, lone surrogates) as \x1b or \u202e."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def clip(text: str) -> str:
-    """Text cut to a length that a person may read, with its full length."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 datum``, ``20,000 datums``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def wrap(text: str, width: int | None, *, indent: int = 0, hang: int = 2) -> list[str]:
@@ -75,28 +70,14 @@ def report_to_text(
         paint: colours a piece of text.
         hints: what to do next, a line each, shown after what was found.
     """
-    return "\n".join(_lines(report, width, paint, hints))
+    role: Role = "good" if report.valid else "error"
+    last = [paint(line, role) for line in wrap(verdict(report), width, hang=0)]
+    return "\n".join([*_lines(report, width, paint, hints), *last])
 
 
-def verdict(report: Report) -> str:
-    """One line: whether the data are valid, and what was looked at."""
-    warnings = [count(report.warnings, "warning")] if report.warnings else []
-    unchecked = {n.code for n in report.not_checked}
-    whole = unchecked - set(report.checked)
-    rules = [f"{count(len(report.checked), 'rule')} checked"]
-    rules += [f"{len(whole):,} not checked"] if whole else []
-    rules += [f"{len(unchecked - whole):,} checked in part"] if unchecked - whole else []
-    if report.valid:
-        sizes = [count(report.datums, "datum"), count(report.positions, "position")]
-        return "valid: " + ", ".join(sizes + rules + warnings)
-    broken = count(len(report.codes(Severity.ERROR)), "rule")
-    errors = f"{count(report.errors, 'error')} of {broken}"
-    if not report.bad_datums:
-        where = [f"{errors} in the dataset as a whole", count(report.datums, "datum")]
-    else:
-        have = "has" if report.bad_datums == 1 else "have"
-        where = [f"{report.bad_datums:,} of {count(report.datums, 'datum')} {have} errors", errors]
-    return "invalid: " + ", ".join(where + warnings + rules)
+def findings_to_text(report: Report, *, width: int | None = None) -> str:
+    """The report without its verdict, for those who put that first."""
+    return "\n".join(_lines(report, width, plain, ())).rstrip()
 
 
 def _lines(report: Report, width: int | None, paint: Paint, hints: Iterable[str]) -> Iterator[str]:
@@ -115,8 +96,6 @@ def _lines(report: Report, width: int | None, paint: Paint, hints: Iterable[str]
         yield paint("not checked", "title")
         yield from _not_checked(report.not_checked, width)
         yield ""
-    role: Role = "good" if report.valid else "error"
-    yield from (paint(line, role) for line in wrap(verdict(report), width, hang=0))
 
 
 def _hint(hint: str, width: int | None) -> list[str]:
@@ -143,13 +122,14 @@ def _rule(
     for line in wrap(title, width, hang=0):
         yield paint(line, role)
     for violation in shown:
-        for line in wrap(_violation(violation), width, indent=2, hang=4):
+        for line in wrap(violation_to_text(violation), width, indent=2, hang=4):
             yield line.replace(code, paint(code, role), 1)
     if more := found.violations - len(shown):
         yield f"  ... and {more:,} more"
 
 
-def _violation(violation: Violation) -> str:
+def violation_to_text(violation: Violation) -> str:
+    """One violation on one line, with its place."""
     text = str(violation)
     sequence = violation.location.sequence_id
     if sequence is not None and sequence not in text and repr(sequence) not in text:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from logging import WARNING
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from provenance._log import event
 from provenance.columns import SAMPLED, Columns
 from provenance.contract import Contract
 from provenance.engine.verbs import accepted
-from provenance.errors import ContractError, LedgerError, SchemaError
+from provenance.errors import ContractError, LedgerError, SchemaError, ValidationError
 from provenance.formats import columns_of
 from provenance.integrations.tinker._convert import to_tinker
 from provenance.integrations.tinker._version import types
@@ -146,14 +148,19 @@ class _Guard:
     ) -> list[str]:
         """Check a batch, and return the ids of the sequences that it trains on."""
         columns = columns_of(datums)
-        _, report, _ = accepted(
-            columns,
-            self._contract_of(loss_fn),
-            ledger=self.ledger,
-            session=self.session,
-            now=now,
-            loss_config=config,
-        )
+        try:
+            _, report, _ = accepted(
+                columns,
+                self._contract_of(loss_fn),
+                ledger=self.ledger,
+                session=self.session,
+                now=now,
+                loss_config=config,
+            )
+        except ValidationError as error:
+            bad, found = error.report.bad_datums, error.report.errors
+            event(WARNING, "batch refused", loss=loss_fn, datums=len(columns), bad_datums=bad, errors=found)
+            raise
         if self.on_report is not None:
             self.on_report(report)
         return _trained_on(columns)
