@@ -48,7 +48,7 @@ class Judged:
     """What was found in a batch of datums."""
 
     columns: Columns
-    """With room for images of unknown length."""
+    """As they were read, but with room for images of unknown length."""
     findings: list[Finding]
     """Of gates over all readable datums, and of the other rules over those that passed the gates; those that
     failed somewhere, and those that the whole dataset decides."""
@@ -60,14 +60,14 @@ class Judged:
 
 def judge(columns: Columns, circumstances: Circumstances) -> Judged:
     """Run the gates over what could be read, and the other rules over what passed them."""
-    columns = with_room(columns)
+    columns = looked_at = with_room(columns)
     if circumstances.inputs is not None:
-        looked_at = {name: columns.inputs[name] for name in columns.inputs if name in circumstances.inputs}
-        columns = replace(columns, inputs=looked_at)
+        inputs = {name: columns.inputs[name] for name in columns.inputs if name in circumstances.inputs}
+        looked_at = replace(columns, inputs=inputs)
     if columns.readable.all():
-        shaped = circumstances.batch(columns)
+        shaped = circumstances.batch(looked_at)
     else:
-        shaped = circumstances.batch(columns.take(np.flatnonzero(columns.readable)))
+        shaped = circumstances.batch(looked_at.take(np.flatnonzero(columns.readable)))
     findings, checked = evaluate(shaped, circumstances.gates)
     failed = failed_datums(shaped, findings)
     kept = np.flatnonzero(~failed)

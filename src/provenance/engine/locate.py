@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from provenance.columns import SAMPLED, Ints
-from provenance.engine.evaluate import Finding, rows_of
+from provenance.engine.evaluate import Finding, offsets, rows_of
 from provenance.engine.keys import Name
 from provenance.report import Location, Severity, Violation
 from provenance.rules import Batch
@@ -27,6 +27,22 @@ def violations(
     for start, end in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True):
         row = int(rows[start]) if len(rows) else -1
         yield _violation(finding, int(finding.failing[start]), end - start, row, severity)
+
+
+def failing_in(finding: Finding, row: int) -> Ints:
+    """The failing elements of one datum, by its number in the file."""
+    batch, at = finding.batch, finding.rule.at
+    number = int(batch.columns.row.searchsorted(row))
+    if number == len(batch.columns) or batch.columns.row[number] != row:
+        return finding.failing[:0]
+    if at == "datum":
+        bounds = np.array([number, number + 1])
+    elif at == "sequence":
+        bounds = batch.pairs.row.searchsorted([number, number + 1])
+    else:
+        bounds = offsets(batch, at, finding.field)[number : number + 2]
+    first, last = finding.failing.searchsorted(bounds).tolist()
+    return finding.failing[first:last]
 
 
 def records_in_order(finding: Finding) -> tuple[list[tuple[str, int, str, str]], Finding]:

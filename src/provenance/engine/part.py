@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from provenance.engine.keys import KeySet
-from provenance.report import Count, Location, Severity, Violation
+from provenance.report import Count, FileCount, Location, Severity, Violation
 from provenance.rules import registry
 
 #: Place in the order of a dataset of what is about no datum of it.
@@ -53,6 +53,8 @@ class Part:
     failed_files: bool = False
     """A file's columns are none of a datum: how many it holds is not known."""
     counts: dict[str, Count] = field(default_factory=dict)
+    files: dict[str, FileCount] = field(default_factory=dict)
+    """File -> what was found in its datums."""
     checked: Counter[str] = field(default_factory=Counter)
     softened: Counter[str] = field(default_factory=Counter)
     """Code of a gate that is no error -> datums that failed it."""
@@ -109,6 +111,8 @@ def join(first: Part, second: Part, severities: Mapping[str, Severity], limit: i
     for part in (first, second):
         for code, count in part.counts.items():
             joined.counts.setdefault(code, Count()).add(count)
+        for file, found in part.files.items():
+            joined.files.setdefault(file, FileCount()).add(found)
         for mine, its in ((joined.seen, part.seen), (joined.failing, part.failing)):
             for code, keys in its.items():
                 if code in mine:
@@ -141,7 +145,7 @@ def _hold_against(
 ) -> None:
     """Count what is unique in the second part and in the first as well."""
     new: dict[str, list[Occurrence]] = {}
-    newly_bad: set[int] = set()
+    newly_bad: dict[int, str | None] = {}
     for code, occurrences in second.occurrences.items():
         ids = [str(occurrence.location.sequence_id) for occurrence in occurrences]
         there = first.seen[code].has(ids) if code in first.seen else [False] * len(ids)
@@ -155,11 +159,15 @@ def _hold_against(
         if not repeated:
             continue
         if severities[code] == Severity.ERROR:
-            newly_bad |= {occurrence.place[0] for occurrence in repeated if not occurrence.bad}
+            newly_bad |= {o.place[0]: o.location.file for o in repeated if not o.bad}
         joined.counts.setdefault(code, Count()).add(Count(len(counted), len(repeated), len(repeated)))
+        _count_in_files(joined, code, repeated)
         examples = [_of_occurrence(code, severities[code], occurrence) for occurrence in repeated]
         joined.keep(code, [_after(first.datums, example) for example in examples], limit)
     joined.bad_datums += len(newly_bad)
+    for file in newly_bad.values():
+        if file is not None:
+            joined.files[file].bad_datums += 1
     if first.origin:
         return
     joined.occurrences = dict(first.occurrences)
@@ -173,6 +181,16 @@ def _hold_against(
             )
             for occurrence in occurrences
         ]
+
+
+def _count_in_files(joined: Part, code: str, repeated: Iterable[Occurrence]) -> None:
+    counted: set[int] = set()
+    for occurrence in repeated:
+        datum, file = occurrence.place[0], occurrence.location.file
+        if file is not None:
+            new = not occurrence.counted and datum not in counted
+            joined.files[file].counts.setdefault(code, Count()).add(Count(int(new), 1, 1))
+            counted.add(datum)
 
 
 def _of_occurrence(code: str, severity: Severity, occurrence: Occurrence) -> Example:

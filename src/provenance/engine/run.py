@@ -58,7 +58,9 @@ class Run:
         on_progress: Callable[[Progress], None] | None = None,
         part: Part | None = None,
         every_input: bool = False,
+        read_all: bool = False,
     ) -> None:
+        """``every_input``: judge also loss inputs that no rule needs; ``read_all``: read them, no more."""
         self.contract = Contract.of(contract)
         refuse_arguments(session, loss_config)
         self.session = session
@@ -67,6 +69,7 @@ class Run:
         self.tally = Tally(self.contract, self.part)
         self._plan = plan_of(self.contract, ledger=ledger is not None, session=session is not None)
         self._inputs = None if every_input else self._plan.inputs
+        self._read = None if read_all else self._inputs
         self._ledger = ledger
         self._config = dict(loss_config or {})
         self._allow_empty = allow_empty
@@ -96,7 +99,7 @@ class Run:
     def batches(self, data: Any, ledger: Ledger | None, *, workers: int) -> Iterator[Step]:
         """Judge every batch of ``data``."""
         circumstances = self._circumstances(ledger)
-        found = batches(data, inputs=self._inputs, max_line=self._max_line, on_bytes=self._on_bytes)
+        found = batches(data, inputs=self._read, max_line=self._max_line, on_bytes=self._on_bytes)
         for judged in in_order(partial(_judged, circumstances), found, workers):
             while judged:
                 yield self.tally.count(judged.pop(0))  # its batch is let go before the next one
@@ -123,6 +126,7 @@ class Run:
             now=rfc3339(self.now),
             version=__version__,
             ruleset=self.contract.ruleset,
+            files=self.part.files,
         )
 
     def _circumstances(self, ledger: Ledger | None) -> Circumstances:

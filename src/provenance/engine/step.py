@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from provenance.columns import Columns, Fault, Ints
 from provenance.engine.evaluate import GLOBAL_LEVELS, Finding
 from provenance.engine.judge import Judged
-from provenance.engine.locate import records_in_order, violations
+from provenance.engine.locate import failing_in, records_in_order, violations
 from provenance.engine.part import NOWHERE, Example
 from provenance.report import Location, Severity, Violation
 from provenance.rules import registry
@@ -45,6 +45,22 @@ class Step:
             if len(finding.failing) and severity(finding.rule.code) == Severity.ERROR
         ]
         return np.concatenate([np.array(faults, np.int64), *findings])
+
+    def of_datum(self, number: int) -> Step:
+        """What was found in one datum, by its number in the batch; the records that it names are left out."""
+        if self.judged is None:
+            return Step([], [])
+        row = int(self.judged.columns.row[number])
+        findings = [
+            replace(finding, failing=failing_in(finding, row))
+            for finding in self.findings
+            if finding.rule.at not in GLOBAL_LEVELS
+        ]
+        return Step(
+            [finding for finding in findings if len(finding.failing)],
+            [fault for fault in self.faults if fault[2].row == number],
+            self.judged,
+        )
 
     def violations(self, code: str, severity: Severity, limit: int | None) -> list[Violation]:
         """Violations of one rule in their order, at most ``limit``."""

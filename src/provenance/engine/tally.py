@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from provenance.columns import Columns, Ints, distinct
 from provenance.contract import Contract
-from provenance.engine.evaluate import Finding
+from provenance.engine.evaluate import GLOBAL_LEVELS, Finding
 from provenance.engine.judge import Judged
 from provenance.engine.keys import KeySet
 from provenance.engine.locate import mentions, names_of
 from provenance.engine.part import Occurrence, Part
 from provenance.engine.step import Step, place_of_mention
-from provenance.report import Count, Severity
+from provenance.report import Count, FileCount, Severity
 from provenance.rules import registry
+
+#: What readers find, in every datum that they read.
+_READ: Final = ("FMT001", "FMT002", "FMT003", "FMT004")
 
 
 class Tally:
@@ -24,6 +28,7 @@ class Tally:
     def __init__(self, contract: Contract, part: Part) -> None:
         self.part = part
         self._severities = contract.severities
+        self._judged: dict[frozenset[str], frozenset[str]] = {}
 
     def severity(self, code: str) -> Severity:
         """How much a rule weighs; OFF for a silenced gate."""
@@ -43,29 +48,31 @@ class Tally:
             return step
         self.part.checked.update(step.checked)
         findings = [f for f in map(self._in_dataset, step.findings) if f is not None]
+        file = None if step.judged is None else step.judged.columns.file
         datums: dict[str, list[Ints]] = {}
         for finding in findings:
             code = finding.rule.code
             if len(finding.failing):
                 datums.setdefault(code, []).append(finding.datums())
                 if self.severity(code) != Severity.OFF:
-                    self.part.counts.setdefault(code, Count()).add(finding.count())
+                    self._add(code, finding.count(), None if finding.rule.at in GLOBAL_LEVELS else file)
         for _, base, fault in step.faults:
             self.part.failed_files |= fault.row is None and step.judged is not None
             if fault.row is not None and step.judged is not None:
                 datums.setdefault(fault.code, []).append(np.array([base + fault.row]))
             if self.severity(fault.code) != Severity.OFF:
-                self.part.counts.setdefault(fault.code, Count()).add(Count(0, 1, 1))
+                self._add(fault.code, Count(0, 1, 1), file)
         failed = {code: distinct(np.concatenate(rows)) for code, rows in datums.items()}
         bad = [rows for code, rows in failed.items() if self.severity(code) == Severity.ERROR]
         for code, rows in failed.items():
-            if self.severity(code) != Severity.OFF:
-                self.part.counts[code].datums += len(rows)
+            if len(rows) and self.severity(code) != Severity.OFF:  # findings about records have none
+                self._add(code, Count(datums=len(rows)), file)
             if self.severity(code) != Severity.ERROR and registry()[code].gate:
                 self.part.softened[code] += len(rows)
-        if bad:
-            self.part.bad_datums += len(distinct(np.concatenate(bad)))
+        bad_datums = len(distinct(np.concatenate(bad))) if bad else 0
+        self.part.bad_datums += bad_datums
         if step.judged is not None:
+            self._count_file(step.judged, bad_datums)
             self._note_occurrences(findings, step.judged.columns, bad)
             self._count_batch(step.judged, bad)
         return Step(
@@ -73,6 +80,22 @@ class Tally:
             [f for f in step.faults if self.severity(f[2].code) != Severity.OFF],
             step.judged,
         )
+
+    def _add(self, code: str, found: Count, file: str | None) -> None:
+        self.part.counts.setdefault(code, Count()).add(found)
+        if file is not None:
+            in_file = self.part.files.setdefault(file, FileCount())
+            in_file.counts.setdefault(code, Count()).add(found)
+
+    def _count_file(self, judged: Judged, bad_datums: int) -> None:
+        file = judged.columns.file
+        if file is None:
+            return
+        codes = frozenset(code for code, elements in judged.checked.items() if elements).union(_READ)
+        in_file = self.part.files.setdefault(file, FileCount())
+        in_file.add(FileCount(len(judged.columns), bad_datums, {}, codes))
+        # One set for all the files that have these.
+        in_file.judged = self._judged.setdefault(in_file.judged, in_file.judged)
 
     def _in_dataset(self, finding: Finding) -> Finding | None:
         """A finding about a batch in view of the batches before; None where that is known at the end."""
@@ -121,7 +144,7 @@ class Tally:
         part.unmeasured += len(measured) - int(np.count_nonzero(measured))
         if judged.passed.sequences is not None:
             part.ambiguous |= bool(judged.passed.sequences.ambiguous.any())
-        for code in ("FMT001", "FMT002", "FMT003", "FMT004"):
+        for code in _READ:
             part.checked[code] += len(columns)
         passed = judged.passed.columns.row
         if len(passed) < len(columns):

@@ -17,7 +17,7 @@ from provenance import errors
 from provenance.engine.keys import KeySet
 from provenance.engine.part import Example, Occurrence, Part
 from provenance.errors import ProvenanceError
-from provenance.report import Count, Location, Severity, Violation
+from provenance.report import Count, FileCount, Location, Severity, Violation
 
 _TOTALS: Final = ("datums", "positions", "bad_datums", "unjudged", "unmeasured")
 _FLAGS: Final = ("ambiguous", "failed_files")
@@ -35,6 +35,7 @@ _TEXT, _NUMBER = pa.string(), pa.int64()
 #: datums, positions, bad_datums, unjudged, unmeasured, ambiguous, failed_files: as in `Part`.
 #: counts: how often each rule was broken; checked: how many elements it judged; softened: datums that failed
 #: a gate which is no error; satisfied: whether a rule about the dataset holds.
+#: files: JSON, file -> [datums, bad datums, code -> counts as above, codes that judged something of it].
 #: seen, failing: the sequences, and the records, that rules met and that broke them: 8 bytes for each, a
 #: little-endian hash, ascending.
 #: occurrences: JSON, code -> [[datum, span], place, counted, bad] of the first mention of each sequence that
@@ -49,6 +50,7 @@ SCHEMA: Final = pa.schema(
         "checked": _list_of(code=_TEXT, elements=_NUMBER),
         "softened": _list_of(code=_TEXT, datums=_NUMBER),
         "satisfied": _list_of(code=_TEXT, field=_TEXT, holds=pa.bool_()),
+        "files": _TEXT,
         "seen": _list_of(code=_TEXT, keys=pa.binary()),
         "failing": _list_of(code=_TEXT, keys=pa.binary()),
         "occurrences": _TEXT,
@@ -79,6 +81,10 @@ def part_of(row: Mapping[str, Any]) -> Part:
         checked=Counter({c["code"]: c["elements"] for c in row["checked"]}),
         softened=Counter({c["code"]: c["datums"] for c in row["softened"]}),
         satisfied={(rule["code"], rule["field"]): rule["holds"] for rule in row["satisfied"]},
+        files={
+            file: FileCount(datums, bad, {code: Count(*n) for code, n in counts.items()}, frozenset(judged))
+            for file, (datums, bad, counts, judged) in json.loads(row["files"]).items()
+        },
         seen=_sets(row["seen"]),
         failing=_sets(row["failing"]),
         occurrences={
@@ -100,6 +106,15 @@ def _of_part(part: Part) -> dict[str, Any]:
         code: [(found.place, _place(found.location), found.counted, found.bad) for found in kept]
         for code, kept in part.occurrences.items()
     }
+    files = {
+        file: (
+            found.datums,
+            found.bad_datums,
+            {code: tuple(count.to_dict().values()) for code, count in found.counts.items()},
+            sorted(found.judged),
+        )
+        for file, found in part.files.items()
+    }
     examples = {
         code: [
             (example.place, found.name, found.severity.value, _place(found.location), found.message)
@@ -116,6 +131,7 @@ def _of_part(part: Part) -> dict[str, Any]:
         "satisfied": [
             {"code": code, "field": field, "holds": holds} for (code, field), holds in part.satisfied.items()
         ],
+        "files": json.dumps(files),
         "seen": _bytes(part.seen),
         "failing": _bytes(part.failing),
         # JSON in ASCII: names of files and ids may hold what is no Unicode.
@@ -132,6 +148,7 @@ def _of_error(error: ProvenanceError) -> dict[str, Any]:
         **dict.fromkeys(_TOTALS, 0),
         **dict.fromkeys(_FLAGS, False),
         **lists,
+        "files": "{}",
         "occurrences": "{}",
         "examples": "{}",
         "error": json.dumps([type(error).__name__, *reduced[1]]),

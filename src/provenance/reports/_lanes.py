@@ -44,9 +44,16 @@ class Stretch:
 class Lane:
     """A label and the stretches beside it, ascending and without overlap."""
 
+    kind: Literal["position", "index", "chunks", "values", "spans", "faults"]
+    """``position`` numbers the columns, ``index`` the elements of the loss inputs."""
     label: str
+    """What it is called; of faults the code of their rule."""
     stretches: Sequence[Stretch]
-    role: Role = "title"
+    """Of spans or chunks a band for each, in the order of their list; a note where there are none."""
+    field: str = ""
+    """What it is of: ``model_input``, a loss input or a span list, by the name that the data have."""
+    role: Role | None = None
+    """Of faults how much they weigh."""
 
 
 def slots_near(points: Iterable[int], extent: int) -> list[Slot]:
@@ -83,7 +90,8 @@ def cells(slots: Iterable[Slot]) -> Iterator[int]:
 
 def layout(lanes: Sequence[Lane], slots: Sequence[Slot], width: int, paint: Paint) -> Iterator[str]:
     """Lines no wider than ``width``: every lane of a block, an empty line, the next block."""
-    labels = max(len(lane.label) for lane in lanes) + 1
+    titles = [_title(lane) for lane in lanes]
+    labels = max(len(label) for label, _ in titles) + 1
     room = max(width - labels - 2, 10)
     widths = _widths(lanes, slots, room)
     begins = {stretch.start for lane in lanes for stretch in lane.stretches if stretch.shape == "band"}
@@ -93,12 +101,18 @@ def layout(lanes: Sequence[Lane], slots: Sequence[Slot], width: int, paint: Pain
         edges = list(accumulate(widths[first:last], initial=1))
         if first:
             yield ""
-        for lane in lanes:
+        for lane, (label, role) in zip(lanes, titles, strict=True):
             seen = list(_within(lane.stretches, slots[first][0], slots[last - 1][1], last == len(slots)))
             if seen:
                 body = _body(seen, slots[first:last], edges, room, paint)
-                yield paint(lane.label, lane.role) + " " * (labels - len(lane.label)) + body
+                yield paint(label, role) + " " * (labels - len(label)) + body
         first = last
+
+
+def _title(lane: Lane) -> tuple[str, Role]:
+    if lane.kind == "faults":
+        return f"  {lane.label}", lane.role or "error"
+    return lane.label, "hint" if lane.kind in ("position", "index") else "title"
 
 
 def _end_of_block(

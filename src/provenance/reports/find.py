@@ -14,7 +14,6 @@ import numpy as np
 from provenance.columns import NO_SEQUENCE, Columns
 from provenance.contract import Contract
 from provenance.engine import Progress
-from provenance.engine.evaluate import GLOBAL_LEVELS
 from provenance.engine.locate import violations
 from provenance.engine.run import Run
 from provenance.engine.step import Step
@@ -63,7 +62,15 @@ def find_datum(
         ContractError: the contract or the time cannot be used.
         SchemaError: ``data`` or ``ledger`` is nothing that can be checked.
     """
-    run = Run(contract, ledger=ledger, session=session, now=now, max_line=max_line, on_progress=on_progress)
+    run = Run(
+        contract,
+        ledger=ledger,
+        session=session,
+        now=now,
+        max_line=max_line,
+        on_progress=on_progress,
+        read_all=True,
+    )
     records: list[Violation] = []
     found: _Alone | None = None
     last: Columns | None = None
@@ -137,23 +144,15 @@ def _first_bad(step: Step, run: Run) -> int | None:
 def _alone(step: Step, number: int, run: Run) -> _Alone:
     """A datum with its violations, which are exactly those that the whole batch gave."""
     assert step.judged is not None  # noqa: S101 - narrows a type: the caller has looked
-    columns = step.judged.columns.take(np.array([number]))
-    findings = []
+    own = step.of_datum(number)
     counts: dict[str, Count] = {}
-    for finding in step.findings:
-        if finding.rule.at in GLOBAL_LEVELS or not len(finding.failing):
-            continue
-        own = finding.batch.columns.row[finding.rows()] == columns.row[0]
-        if own.any():
-            findings.append(replace(finding, failing=finding.failing[own]))
-            counts.setdefault(finding.rule.code, Count(1, 0, 0)).add(findings[-1].count())
-    faults = [fault for fault in step.faults if fault[2].row == number]
-    for _, _, fault in faults:
+    for finding in own.findings:
+        counts.setdefault(finding.rule.code, Count(1, 0, 0)).add(finding.count())
+    for _, _, fault in own.faults:
         counts.setdefault(fault.code, Count(1, 0, 0)).add(Count(0, 1, 1))
-    own_step = Step(findings, faults, step.judged)
     severity = run.tally.severity
-    kept = [v for code in own_step.codes() for v in own_step.violations(code, severity(code), _EXAMPLES)]
-    return _Alone(columns, kept, counts)
+    kept = [v for code in own.codes() for v in own.violations(code, severity(code), _EXAMPLES)]
+    return _Alone(step.judged.columns.take(np.array([number])), kept, counts)
 
 
 def _report(run: Run, found: _Alone, records: list[Violation], max_line: int) -> FoundDatum:

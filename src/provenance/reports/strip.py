@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
@@ -33,7 +33,7 @@ from provenance.reports.text import Paint, Role, count, escape, plain, wrap
 from provenance.rules import registry
 from provenance.rules._sides import side_of
 
-__all__ = ["datum_to_text", "line_to_text"]
+__all__ = ["Strip", "datum_to_text", "line_to_text", "strip_of"]
 
 _LABELS: Final = {INPUT: "input", TARGETS: "target"}
 _FIRST: Final = (TARGETS, "logprobs", "advantages", "weights")
@@ -46,22 +46,39 @@ _HEAD, _TAIL = 240, 120
 _OVERHANG: Final = 4
 
 
-def datum_to_text(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """One datum in lanes over its positions, before any layout. All its text is escaped."""
+
+    title: str
+    """Where the datum is, and its size."""
+    notes: tuple[str, ...]
+    """What lanes cannot show, a sentence each."""
+    extent: int
+    """Positions of the datum, so that 0 to ``extent - 1`` are all; 0 where it could not be read."""
+    slots: tuple[Slot, ...]
+    """The columns: positions that are shown, and stretches of those that are only counted."""
+    lanes: tuple[Lane, ...]
+    """From top to bottom. Lanes of values have the shown positions only, the others all they know."""
+
+    @property
+    def hidden(self) -> int:
+        """Positions that are only counted."""
+        return sum(stop - start for start, stop in self.slots if stop > start + 1)
+
+
+def strip_of(
     columns: Columns,
     violations: Iterable[Violation] = (),
     *,
-    width: int = 80,
-    paint: Paint = plain,
     positions: slice | None = None,
     whole: bool = False,
-) -> str:
-    """The strip of one datum, without a last newline.
+) -> Strip:
+    """The strip of one datum.
 
     Args:
         columns: the datum, a batch of one, such as ``find_datum`` gives.
         violations: what to mark in it; those of other datums are left out.
-        width: columns of the terminal, held to 40..200.
-        paint: colours a piece of text.
         positions: the positions to show. By default a long datum is shown at its faults and at the edges of
             its spans.
         whole: show every position.
@@ -71,14 +88,51 @@ def datum_to_text(
     """
     if len(columns) != 1:
         raise SchemaError(f"{len(columns)} datums, expected one")
-    width = min(max(width, _NARROWEST), _WIDEST)
-    title = [paint(line, "title") for line in wrap(_title(columns), width, hang=0)]
     if not columns.readable[0]:
+        return Strip(title=_title(columns), notes=(), extent=0, slots=(), lanes=())
+    known = _Known(columns, violations)
+    slots = known.slots(positions, whole)
+    return Strip(
+        title=_title(columns),
+        notes=tuple(known.notes()),
+        extent=known.extent,
+        slots=tuple(slots),
+        lanes=tuple(known.lanes(slots)),
+    )
+
+
+def datum_to_text(
+    columns: Columns,
+    violations: Iterable[Violation] = (),
+    *,
+    width: int = 80,
+    paint: Paint = plain,
+    positions: slice | None = None,
+    whole: bool = False,
+) -> str:
+    """The strip of one datum as text, without a last newline.
+
+    The other arguments, and the errors, are those of ``strip_of``.
+
+    Args:
+        columns: the datum, a batch of one.
+        violations: what to mark in it.
+        width: columns of the terminal, held to 40..200.
+        paint: colours a piece of text.
+        positions: the positions to show.
+        whole: show every position.
+    """
+    strip = strip_of(columns, violations, positions=positions, whole=whole)
+    width = min(max(width, _NARROWEST), _WIDEST)
+    title = [paint(line, "title") for line in wrap(strip.title, width, hang=0)]
+    if not strip.slots:
         return "\n".join(title)
-    strip = _Strip(columns, violations)
-    slots = strip.slots(positions, whole)
-    notes = [line for note in strip.notes(slots) for line in wrap(note, width, indent=2)]
-    return "\n".join([*title, *notes, "", *layout(list(strip.lanes(slots)), slots, width, paint)])
+    notes = list(strip.notes)
+    if strip.hidden:
+        extent = count(strip.extent, "column")
+        notes.append(f"{strip.hidden:,} of {extent} are not shown (--positions, --all)")
+    lines = [line for note in notes for line in wrap(note, width, indent=2)]
+    return "\n".join([*title, *lines, "", *layout(strip.lanes, strip.slots, width, paint)])
 
 
 def line_to_text(line: bytes, *, width: int = 80) -> str:
@@ -103,7 +157,7 @@ def _title(columns: Columns) -> str:
     return ": ".join([*place, ", ".join(sizes)])
 
 
-class _Strip:
+class _Known:
     """What is known of a datum, by field and position."""
 
     def __init__(self, columns: Columns, violations: Iterable[Violation]) -> None:
@@ -121,7 +175,7 @@ class _Strip:
         )
         ends = max(field.first + field.size for field in self._fields)
         reach = max((band.stop for bands in self._spans.values() for band in bands), default=0)
-        self._extent = max(ends, min(reach, ends + _OVERHANG), 1)
+        self.extent = max(ends, min(reach, ends + _OVERHANG), 1)
         self._marks: dict[str, dict[str, list[Stretch]]] = {}
         for violation in here:
             of_field = self._marks.setdefault(violation.location.field or "", {})
@@ -153,19 +207,19 @@ class _Strip:
     def slots(self, positions: slice | None, whole: bool) -> list[Slot]:
         """The positions to show: the given ones, all, or those near faults and edges of spans."""
         if positions is not None:
-            if not (chosen := range(self._extent)[positions]):
-                raise SchemaError(f"none of these positions: the datum has 0 to {self._extent - 1}")
+            if not (chosen := range(self.extent)[positions]):
+                raise SchemaError(f"none of these positions: the datum has 0 to {self.extent - 1}")
             return slots_of(chosen)
         if whole:
-            return slots_of(range(self._extent))
+            return slots_of(range(self.extent))
         marks = [m for fields in self._marks.values() for marks in fields.values() for m in marks]
         faults = [edge for mark in marks if mark.shape == "mark" for edge in (mark.start, mark.stop)]
         bands = [*self._chunks, *(band for bands in self._spans.values() for band in bands)]
         edges = [edge for band in bands for edge in (band.start, band.stop)]
-        return slots_near([*faults, 0, self._extent, *edges], self._extent)
+        return slots_near([*faults, 0, self.extent, *edges], self.extent)
 
-    def notes(self, slots: Sequence[Slot]) -> Iterator[str]:
-        """What the strip itself cannot show."""
+    def notes(self) -> Iterator[str]:
+        """What lanes cannot show."""
         for number, (kind, length) in enumerate(chunks_of(self._columns)):
             if length == UNKNOWN_LENGTH:
                 room = self._chunks[number].stop - self._chunks[number].start
@@ -173,23 +227,20 @@ class _Strip:
                 yield f"chunk {number} is an {kind} of unknown length: it takes {left} here"
         for field in self._fields[1:]:
             yield from tensor_notes(field, self._columns.inputs[field.name])
-        hidden = sum(stop - start for start, stop in slots if stop > start + 1)
-        if hidden:
-            yield f"{hidden:,} of {count(self._extent, 'column')} are not shown (--positions, --all)"
 
     def lanes(self, slots: Sequence[Slot]) -> Iterator[Lane]:
         """All lanes, from top to bottom."""
         shown = list(cells(slots))
         counts = [Stretch(a, b, str(a) if b == a + 1 else f"+{b - a:,} more", "hint") for a, b in slots]
-        yield Lane("position", counts, "hint")
+        yield Lane("position", "position", counts)
         if any(kind != CHUNK_KINDS[TEXT] for kind, _ in chunks_of(self._columns)) or len(self._chunks) > 1:
-            yield Lane("chunks", self._chunks)
+            yield Lane("chunks", "chunks", self._chunks, INPUT)
         for number, field in enumerate(self._fields):
             if number == 1:
-                yield Lane("index", [Stretch(p, p + 1, str(p - 1), "hint") for p in shown if p], "hint")
+                yield Lane("index", "index", [Stretch(p, p + 1, str(p - 1), "hint") for p in shown if p])
             yield from self._lanes_of(field, shown, slots)
         for name in self._missing:
-            yield Lane(_label(name), [_note("missing", slots)])
+            yield Lane("values", _label(name), [_note("missing", slots)], name)
             yield from self._mark_lanes(name, slots)
 
     def _lanes_of(self, field: Field, shown: Sequence[int], slots: Sequence[Slot]) -> Iterator[Lane]:
@@ -202,7 +253,8 @@ class _Strip:
             text = field.cell(position - field.first)
             return Stretch(position, position + 1, text, next(filter(None, roles), None))
 
-        yield Lane(_label(field.name), [cell(position) for position in shown if position in within])
+        stretches = [cell(position) for position in shown if position in within]
+        yield Lane("values", _label(field.name), stretches, field.name)
         yield from self._mark_lanes(field.name, slots)
         if field.name in SPANS:
             yield from self._span_lanes(SPANS[field.name], slots)
@@ -210,15 +262,16 @@ class _Strip:
     def _span_lanes(self, name: str, slots: Sequence[Slot]) -> Iterator[Lane]:
         spans = self._columns.spans(name)
         if self._spans[name]:
-            yield Lane("spans", self._spans[name])
+            yield Lane("spans", "spans", self._spans[name], name)
         elif spans.present[0] or name in self._marks or any(self._spans.values()):
-            yield Lane("spans", [_note("an empty list" if spans.present[0] else "missing", slots)])
+            missing = _note("an empty list" if spans.present[0] else "missing", slots)
+            yield Lane("spans", "spans", [missing], name)
         yield from self._mark_lanes(name, slots)
 
     def _mark_lanes(self, name: str, slots: Sequence[Slot]) -> Iterator[Lane]:
         for code, marks in self._marks.get(name, {}).items():
             notes = [_note(mark.text, slots, mark.role) for mark in marks if mark.shape == "note"]
-            yield Lane(f"  {code}", notes or marks, marks[0].role or "error")
+            yield Lane("faults", code, notes or marks, name, marks[0].role)
 
 
 def _is_of(violation: Violation, columns: Columns) -> bool:
