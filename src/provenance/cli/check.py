@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
+from provenance.cli._formats import DOCUMENTS, add_job_summary, refuse_without_libraries
 from provenance.cli._options import MAX_LINE, changed_contract_of, checked_by, complete_files
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ __all__ = ["check"]
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "json", "jsonl"]),
+    type=click.Choice(["text", "jsonl", *DOCUMENTS]),
     default="text",
     show_default=True,
-    help="jsonl writes every violation as it is found; the others the first few of each rule.",
+    help="jsonl writes every violation as it is found; the others the first few of each rule. "
+    "github annotates files, and adds to the summary of the step.",
 )
 @click.option("--statistics", is_flag=True, help="Count the violations of each rule instead of showing them.")
 @click.option(
@@ -101,6 +103,9 @@ def check(
 
     if statistics and format_ not in ("text", "json"):
         raise click.UsageError(f"--statistics is for --format text and json, not {format_}")
+    if format_ == "html" and output in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError("--format html is for a browser: give --output report.html")
+    refuse_without_libraries(format_)
     refuse_same_file(output, write_good, write_bad, config, *data, *ledger)
     parameters = {"vocab_size": vocab_size, "max_tokens": max_tokens}
     loss_configuration = loss_config_of(loss_config)
@@ -133,10 +138,13 @@ def check(
             if format_ == "jsonl":
                 errors, warnings = _stream(engine.iter_violations(on_progress=bar, **arguments), stream)
             else:
+                arguments["observe"] = format_ == "html"
                 report = engine.check(on_progress=bar, max_examples=max_examples, **arguments)
                 errors, warnings = report.errors, report.warnings
         if report is not None:
-            _write(report, format_, stream, statistics=statistics)
+            _write(report, format_, stream, statistics=statistics, fail_on=fail_on)
+    if report is not None and format_ == "github":
+        add_job_summary(report)
     if format_ == "jsonl" and not quiet:
         _say_unchecked(contract, ledger=bool(ledger), session=session is not None)
     if output not in (None, "-") and not quiet:
@@ -147,16 +155,19 @@ def check(
     return int(failed)
 
 
-def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool) -> None:
+def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool, fail_on: str) -> None:
+    from provenance.report import Severity
     from provenance.reports import statistics as tables
-    from provenance.reports.json import dumps, report_to_json
+    from provenance.reports.json import dumps
     from provenance.reports.text import report_to_text
 
     width, paint = width_of(stream), paint_for(stream)
-    if format_ == "json":
-        text = dumps(tables.statistics(report), indent=2) if statistics else report_to_json(report)
+    if statistics and format_ == "json":
+        text = dumps(tables.statistics(report), indent=2)
     elif statistics:
         text = tables.statistics_to_text(report, width=width, paint=paint)
+    elif format_ in DOCUMENTS:
+        text = DOCUMENTS[format_](report, Severity(fail_on))
     else:
         hints = _hints(report, click.get_current_context().params)
         text = report_to_text(report, width=width, paint=paint, hints=hints)
