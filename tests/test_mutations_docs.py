@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from provenance import mutations
 from provenance.rules import registry as rules
 
@@ -66,18 +64,6 @@ def test_every_rule_has_a_row_and_a_mutation_that_breaks_it_alone() -> None:
     for code, names in alone.items():
         assert names, f"nothing breaks {code} alone"
         assert all(mutations.registry()[name].fires == (code,) for name in names)
-
-
-def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "fuzzing.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "docs/fuzzing.md", "exec"), names)
-    printed = capsys.readouterr().out.splitlines()
-    assert printed == [
-        "advantages-shifted {'row': 0, 'field': 'advantages', 'index': 2, 'length': 1} ['ADV001']"
-    ]
 
 
 if __name__ == "__main__":
