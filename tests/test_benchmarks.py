@@ -125,6 +125,17 @@ def test_check_parquet_proves_its_peers_and_prints_ratios(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_the_page_is_measured_beside_the_check(tmp_path: Path) -> None:
+    output = printed("report_html.py", "--tokens", "20000", "--repeats", "1", "--dir", str(tmp_path))
+    assert costs(output) == ["check", "observe", "page"]
+    violations = re.search(r"([\d,]+) violations", output)
+    assert violations is not None
+    # Every second input token at least, each by itself.
+    assert int(violations[1].replace(",", "")) > 10_000
+    assert targets(output)[:2] == ["RSS, page / check", "size of the page"]
+
+
+@pytest.mark.slow
 def test_growth_counts_what_is_broken_and_prints_ratios(tmp_path: Path) -> None:
     output = printed("growth.py", "--sizes", "0.01,0.02", "--repeats", "1", "--dir", str(tmp_path))
     sizes = ("0.01M", "0.02M")

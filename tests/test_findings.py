@@ -33,7 +33,7 @@ from provenance.errors import (
 from provenance.integrations._findings import SCHEMA, part_of, table_of
 from provenance.integrations._stretches import stretches
 from provenance.integrations._work import Joined, Plan, files_of, refuse_unique
-from provenance.report import Count, Location, Severity, Violation
+from provenance.report import Count, FileCount, Location, Severity, Violation
 
 NUMBERS = st.integers(0, 2**63 - 1)
 CODES = st.sampled_from(["SEQ010", "FMT004", "VAL001"])
@@ -53,6 +53,7 @@ LOCATIONS = st.builds(
     sequence_id=st.none() | TEXTS,
 )
 COUNTS = st.builds(Count, NUMBERS, NUMBERS, NUMBERS)
+FILES = st.builds(FileCount, NUMBERS, NUMBERS, st.dictionaries(CODES, COUNTS), st.frozensets(CODES))
 
 
 @st.composite
@@ -74,6 +75,7 @@ def parts(draw: Any) -> Part:
         ambiguous=draw(st.booleans()),
         failed_files=draw(st.booleans()),
         counts=draw(st.dictionaries(CODES, COUNTS)),
+        files=draw(st.dictionaries(TEXTS, FILES)),
         checked=Counter(draw(st.dictionaries(CODES, NUMBERS))),
         softened=Counter(draw(st.dictionaries(CODES, NUMBERS))),
         satisfied=draw(st.dictionaries(st.tuples(CODES, st.sampled_from(["", "weights"])), st.booleans())),

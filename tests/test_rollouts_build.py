@@ -415,7 +415,7 @@ def test_the_turns_of_the_documentation(tmp_path: Path) -> None:
 
 def test_adding_a_format_is_adding_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of docs/importing.md, as it stands there."""
-    (code,) = re.findall(r"```python\n(\"\"\"What .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = re.findall(r"```python .*?\n(\"\"\"What .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     package = tmp_path / "formats"
     package.mkdir()
     (package / "completions.py").write_text(code, encoding="utf-8")
