@@ -233,6 +233,24 @@ def test_what_comes_from_data_stays_text(text: str, tmp_path: Path) -> None:
     assert len(html) < 300_000
 
 
+def test_a_datum_with_many_inputs_has_a_bounded_table() -> None:
+    datum = broken("loss_fn_inputs.logprobs.data.3", 0.5).datums[0]
+    size = len(datum["loss_fn_inputs"]["logprobs"]["data"])
+    for number in range(60):
+        datum["loss_fn_inputs"][f"more-{number}"] = {
+            "data": [0.5] * size,
+            "dtype": "float32",
+            "shape": [size],
+        }
+    page = parse(without_charts(provenance.check([datum], observe=True)).to_html())
+    article = page.one("article", of="datum")
+    rows = article.one("table", of="map").all("tr")[1:]
+    assert len(rows) == 24
+    left_out = re.search(r"(\d+) more rows, not listed", article.text)
+    assert left_out is not None
+    assert int(left_out[1]) > 60 - len(rows)
+
+
 def test_a_page_can_be_encoded_whatever_is_in_it() -> None:
     page = provenance.check(MULTI.datums, session="lone \udcff").to_html()
     assert "lone \\udcff" in page

@@ -108,7 +108,7 @@ def no_signal(batch: Batch, field: str) -> Verdict:
     """No advantage, or no weight, in the whole dataset is nonzero.
 
     The step trains on nothing but the KL term. All groups had constant rewards, or the advantages were lost
-    on the way. Legal, hence a warning. Evidence: ours.
+    on the way. Leave such groups out. Legal, hence a warning. Evidence: ours.
     """
     present = batch.tensor(field).present
     return Verdict(np.array([batch.values(field).nonzero.any()]), np.array([present.any()]))
@@ -136,7 +136,8 @@ def large_advantage(batch: Batch, field: str) -> Verdict:
     """An advantage is larger than any plausible one.
 
     Dividing by the standard deviation of a group whose rewards differ by rounding only gives values in the
-    thousands, and one such token outweighs the batch. ``advantage_limit`` is 100. Evidence: ours.
+    thousands, and one such token outweighs the batch. Leave such groups out, or do not divide.
+    ``advantage_limit`` is 100. Evidence: ours.
     """
     limit = np.float32(batch.parameters.advantage_limit)
     return Verdict(batch.values(field).between(-limit, limit))

@@ -119,6 +119,7 @@ def epsilon_as_threshold(batch: Batch, field: str) -> Mask:
     """The upper clip threshold is not above 1, so it clips on-policy tokens.
 
     Tinker's thresholds are absolute ratios, papers and other frameworks state distances from 1: an epsilon of
-    0.28 is a threshold of 1.28. With 0.28 every token is clipped from the first step on. Evidence: ours.
+    0.28 is a threshold of 1.28. With 0.28 every token is clipped from the first step on. Add 1 to a distance.
+    Evidence: ours.
     """
     return _verdict(batch.config[field] > 1)

@@ -356,8 +356,9 @@ def _is_one_verified_prompt(batch: Batch, row: Ints, sequence: Ints, length: Int
 def foreign_logprobs(batch: Batch, field: str) -> Verdict:
     """The logprobs of a whole sampled run are not those of its sequence.
 
-    Single values may differ by numerics (SEQ006). A mean difference above half a nat over four or more
-    tokens means a shift by one, another sequence's values, or another model's. Evidence: ours.
+    Single values may differ by numerics (SEQ006). A mean difference above half a nat over four or more tokens
+    means a shift by one, another sequence's values, or another model's. Place the logprobs that sampling
+    returned at the targets they belong to. Evidence: ours.
     """
     spans = batch.columns.target_spans
     means = _mean_difference(batch)

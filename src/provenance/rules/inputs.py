@@ -174,7 +174,8 @@ def wrong_rank(batch: Batch, field: str) -> Verdict:
     """A loss input has the wrong number of dimensions, or a shape that its values do not fill.
 
     One value a position, or (N, K) for cross entropy. A leftover batch dimension, (1, N), is the usual cause,
-    and the official client skips its own span check for such a tensor. Evidence: documented (Losses page).
+    and the official client skips its own span check for such a tensor. Take the batch dimension away before
+    the datum is built. Evidence: documented (Losses page).
     """
     tensor = batch.tensor(field)
     first, *others = batch.loss.ranks_of(field)
@@ -360,8 +361,8 @@ def invalid_ratio_mask(batch: Batch, field: str) -> Verdict:
 def datum_too_long(batch: Batch, field: str) -> Mask:
     """A datum is longer than the model's context.
 
-    The request is refused, or a server cuts it. Checked only where ``max_tokens`` is given, since the limit
-    belongs to the model. Evidence: observed.
+    The request is refused, or a server cuts it. Drop the datum: what is cut is no whole sequence any more.
+    Checked only where ``max_tokens`` is given, since the limit belongs to the model. Evidence: observed.
     """
     limit = batch.parameters.max_tokens
     return batch.lengths <= (batch.lengths if limit is None else limit)

@@ -39,10 +39,10 @@ _USED_LATER = {**RECORD, "last_used_at": "2026-01-02T11:00:00Z"}
 def unknown_sequence(batch: Batch, field: str) -> Verdict:
     """A sampled span names a sequence that was never recorded as sampled.
 
-    The server finds no such sequence, and nothing that the span claims can be verified. Ids are compared
-    byte for byte. The id was changed on the way (trimmed, re-numbered), the ledger of another run is used,
-    or the sample was not recorded. A sequence of another session is SES001. Evidence: documented
-    (StableReinforce page).
+    The server finds no such sequence, and nothing that the span claims can be verified. Ids are compared byte
+    for byte. The id was changed on the way (trimmed, re-numbered), the ledger of another run is used, or the
+    sample was not recorded. Keep ids as they are, and record at sampling time. A sequence of another session
+    is SES001. Evidence: documented (StableReinforce page).
     """
     return Verdict(batch.of_pairs(batch.table.known), batch.pairs.sampled)
 
@@ -83,9 +83,11 @@ def _range(batch: Batch, field: str, span: int) -> Mapping[str, Any]:
 def span_out_of_range(batch: Batch, field: str) -> Verdict:
     """A span claims positions that its sequence does not have.
 
-    An EOS token that the framework appended and the sampler never emitted makes a sampled span one too
-    long; a prompt rendered differently from the request makes prompt spans run over its end. Evidence:
-    documented (Datum page: a span covers positions of the request's prompt or of the sampled tokens).
+    An EOS token that the framework appended and the sampler never emitted makes a sampled span one too long;
+    a prompt rendered differently from the request makes prompt spans run over its end; tool output that was
+    marked as sampled claims what nobody sampled. Call sampled what the sampler returned, and no more, and
+    count positions of the record, not of rendered text. Evidence: documented (Datum page: a span covers
+    positions of the request's prompt or of the sampled tokens).
     """
     return Verdict(batch.claims.claim_in_range(field), batch.claims.comparable(field))
 

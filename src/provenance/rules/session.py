@@ -191,8 +191,8 @@ def future_sequence(batch: Batch, field: str) -> Verdict:
     """A sequence was sampled in the future.
 
     A clock is wrong, a local time was stored as UTC, or seconds and milliseconds were mixed up; the day
-    cannot be judged with such a time. Five minutes between two machines' clocks (``skew``) are allowed.
-    Evidence: ours.
+    cannot be judged with such a time. Record the time of sampling in UTC, with its offset. Five minutes
+    between two machines' clocks (``skew``) are allowed. Evidence: ours.
     """
     latest = batch.now + _microseconds(batch.parameters.skew)
     return Verdict(batch.of_pairs(batch.table.sampled_at <= latest), batch.recorded_pairs)
@@ -237,9 +237,9 @@ def _policy_lag(batch: Batch) -> Any:
 def stale_policy(batch: Batch, field: str) -> Verdict:
     """A sequence was sampled by weights that are many versions old.
 
-    The further the sampler lags, the noisier the ratios; asynchronous pipelines drift without noticing.
-    Judged where the ledger has numeric policy versions and ``learner_version`` and ``max_policy_lag`` are
-    given. Evidence: ours.
+    The further the sampler lags, the noisier the ratios; asynchronous pipelines drift without noticing. Train
+    sooner, or drop what is too old. Judged where the ledger has numeric policy versions and
+    ``learner_version`` and ``max_policy_lag`` are given. Evidence: ours.
     """
     lags, limit = _policy_lag(batch), batch.parameters.max_policy_lag
     judged = batch.pairs.trained & batch.recorded_pairs & batch.of_pairs(~np.isnan(lags))

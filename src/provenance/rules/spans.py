@@ -98,9 +98,9 @@ def untiled_input(batch: Batch, field: str) -> Verdict:
     """The input spans do not add up to the length of the input.
 
     Spans tile their field: consecutive runs, every position in exactly one, position by order. Too few
-    positions are covered after padding or after appending an EOS token; there is no span for such tokens,
-    so they cannot be trained on. The official client checks this in ``with_provenance`` only. Evidence:
-    documented (Datum page).
+    positions are covered after padding or after appending an EOS token; there is no span for such tokens, so
+    they cannot be trained on. Cut input and targets to what the spans cover. The official client checks this
+    in ``with_provenance`` only. Evidence: documented (Datum page).
     """
     spans = batch.columns.input_spans
     return Verdict(_covered(spans) == batch.lengths, spans.present)
@@ -262,7 +262,8 @@ def no_sampled_target(batch: Batch, field: str) -> Verdict:
     """No target of a datum is said to be sampled.
 
     There is nothing the loss could act on, and the request is refused. The datum holds a prompt only, or its
-    completion was marked as prompt. Evidence: documented (StableReinforce page).
+    completion was marked as prompt. Drop the datum, or mark what was sampled. Evidence: documented
+    (StableReinforce page).
     """
     spans = batch.columns.target_spans
     return Verdict(any_in_rows(batch.sampled_runs, spans.offsets), spans.present)
@@ -419,7 +420,8 @@ def discontiguous_spans(batch: Batch, field: str) -> Verdict:
     """Two adjacent spans name the same sequence, and the second does not continue the first.
 
     The middle of a prompt was cut out to fit a length limit, or spans were merged in the wrong order. Each
-    span may be right and the text still skips. Evidence: ours.
+    span may be right and the text still skips. Leave out the datum that is too long, or start a new one where
+    the text was cut. Evidence: ours.
     """
     spans = batch.spans(field)
     # One more than there are spans, because a datum without any may come last.

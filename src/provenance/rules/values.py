@@ -44,7 +44,8 @@ def non_finite_value(batch: Batch, field: str) -> Verdict:
     A mask does not help: NaN * 0 is NaN, so unscored positions count as well. Advantages of a group without
     variance (0/0), logprobs of tokens that top-p removed (-inf), null from a server that could not encode
     NaN, and numbers beyond float32 are the usual sources. The official client turns None into NaN silently.
-    Evidence: observed.
+    Write 0 where nothing is scored, and leave out a datum whose sampled tokens have no number. Evidence:
+    observed.
     """
     valid = batch.tensor(field).valid
     if field == TARGETS:
@@ -137,7 +138,8 @@ def placeholder_logprobs(batch: Batch, field: str) -> Verdict:
 
     A single 0.0 is common, a token can be certain; 32 in a row (``placeholder_run``) are a placeholder that
     somebody wrote before the real values, or a server that was not asked for logprobs. The ratio to the
-    sampler is then wrong everywhere. Not reported where the ledger recorded the same zeros. Evidence: ours.
+    sampler is then wrong everywhere. Ask the sampler for logprobs, and pass on what it returned. Not reported
+    where the ledger recorded the same zeros. Evidence: ours.
     """
     spans, starts = batch.spans(TARGET_SPANS), batch.target_starts
     applies = batch.sampled_spans & (spans.length >= max(1, batch.parameters.placeholder_run))

@@ -18,7 +18,7 @@ from provenance.reports.strip import Strip, strip_of
 from provenance.reports.text import clip, count
 
 #: Rows of a table, faults named beside it, sequences of its legend, and datums that are open at first.
-_ROWS, _FAULTS, _SEQUENCES, _OPEN = 40, 12, 12, 5
+_ROWS, _FAULTS, _SEQUENCES, _OPEN = 24, 12, 12, 5
 
 
 @dataclass(frozen=True, slots=True)
