@@ -121,4 +121,8 @@ def _consistent(sequence: Mapping[str, Any]) -> bool:
 
 
 def text(report: provenance.Report) -> str:
-    return json.dumps(report.to_dict(), indent=1)
+    files = {
+        file: (found.datums, found.bad_datums, repr(sorted(found.counts.items())), sorted(found.judged))
+        for file, found in report.files.items()
+    }
+    return json.dumps([report.to_dict(), files], indent=1)

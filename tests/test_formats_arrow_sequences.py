@@ -246,7 +246,14 @@ INT_LIST, BIG_LIST = pa.list_(pa.int32()), pa.list_(pa.int64())
             "top_k",
             "1099511627776 is not an integer in [-2147483648, 2147483647]",
         ),
+        (
+            {"last_used_at": pa.array([0, 10**18], pa.int64()).cast(pa.timestamp("us", "UTC"))},
+            "last_used_at",
+            "1000000000000000000 us is out of range",
+        ),
         ({"temperature": pa.array([1.0, float("inf")])}, "temperature", "inf is not a finite number"),
+        ({"temperature": pa.array([None, float("nan")])}, "temperature", "nan is not a finite number"),
+        ({"top_p": pa.array([1.0, 3.2e38])}, "top_p", "3.2e+38 is not a finite number"),
     ],
 )
 def test_rows_that_cannot_be_read_are_left_out(changes: dict[str, Any], field: str, message: str) -> None:

@@ -14,6 +14,7 @@ from test_reports import broken, report, violation
 from provenance.report import Count, Report, Severity
 from provenance.reports.github import report_to_annotations, report_to_summary
 from provenance.reports.text import escape, verdict
+from provenance.rules import registry
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 MANY = settings(max_examples=40, deadline=None)
@@ -28,11 +29,16 @@ def test_annotations_name_file_line_and_rule() -> None:
             violation("VAL002", "positive-logprob", ERROR, "2 > 0", file="<stdin>", row=1, line=2),
         ),
     )
-    rule = "title=VAL002 positive-logprob"
+    error, warning = (
+        f"%0A{registry()[code].summary} What to do: provenance explain {code}"
+        for code in ("VAL002", "VAL003")
+    )
+    rule = "VAL002 positive-logprob"
+    place = f"title={rule},file=a%2Cb%3Ac.jsonl,line=1::a,b:c.jsonl: line 1"
     assert report_to_annotations(found).split("\n") == [
-        f"::error {rule},file=a%2Cb%3Ac.jsonl,line=1::a,b:c.jsonl: line 1: VAL002 positive-logprob: 1 > 0",
-        f"::error {rule},line=2::<stdin>: line 2: VAL002 positive-logprob: 2 > 0",
-        "::warning title=VAL003 zeros,file=p.parquet::p.parquet: row 3: VAL003 zeros: 50%25 are 0",
+        f"::error {place}: {rule}: 1 > 0{error}",
+        f"::error title={rule},line=2::<stdin>: line 2: {rule}: 2 > 0{error}",
+        f"::warning title=VAL003 zeros,file=p.parquet::p.parquet: row 3: VAL003 zeros: 50%25 are 0{warning}",
         verdict(found),
     ]
 
@@ -126,6 +132,7 @@ def test_a_summary_tells_counts_examples_and_what_was_not_checked() -> None:
     assert "VAL002 positive-logprob: 14 violations in 3 datums, 17 elements" in text
     assert "part-0.parquet: row 50: logprobs[9]: VAL002 positive-logprob: 0.25 > 0.0001" in text
     assert "... and 12 more" in text
+    assert " ".join(registry()["VAL002"].doc.partition("\n")[2].split()) in text
     assert "no ledger of sampled sequences given: SEQ001, SEQ002, SEQ003" in text
 
 

@@ -13,6 +13,7 @@ from test_reports import broken, report, violation
 from provenance.report import Count, FileCount, Report, Severity
 from provenance.reports.junit import report_to_junit
 from provenance.reports.text import escape
+from provenance.rules import registry
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 MANY = settings(max_examples=40, deadline=None)
@@ -55,7 +56,8 @@ def test_junit_has_a_case_for_each_rule_and_file(found: Report, paths: list[str]
     assert failure.text is not None
     assert failure.text.split("\n") == [
         *(escape(str(v)) for v in found if v.code == "VAL002"),
-        "why it matters, and what to do: provenance explain VAL002",
+        " ".join(registry()["VAL002"].doc.partition("\n")[2].split()),
+        "More: provenance explain VAL002",
     ]
 
 
@@ -105,7 +107,7 @@ def test_junit_without_files_is_one_suite_with_exact_counts() -> None:
     cases = cases_of(report_to_junit(broken()))
     assert {suite for suite, _ in cases} == {"dataset"}
     lines = (cases["dataset", "VAL002"][0].text or "").split("\n")
-    assert lines[-2] == "... and 12 more, of which the report holds no example"
+    assert lines[-3] == "... and 12 more, of which the report holds no example"
     assert outcome(cases["dataset", "ADV001"]) == "passed"
 
 

@@ -27,6 +27,7 @@ from provenance.reports.json import report_to_json, violation_to_line
 from provenance.reports.junit import report_to_junit
 from provenance.reports.sarif import report_to_sarif
 from provenance.reports.text import violation_to_text
+from provenance.rules import registry
 
 HERE = Path(__file__).parent / "machine_formats"
 SCHEMAS = Path(__file__).parent.parent / "schemas"
@@ -160,7 +161,9 @@ def as_toolkit_takes_it(violation: Violation) -> tuple[str, str, dict[str, Any]]
     at = violation.location
     properties = {"title": f"{violation.code} {violation.name}", "file": at.file, "startLine": at.line}
     there = {name: value for name, value in properties.items() if value is not None}
-    return violation.severity.value, violation_to_text(violation), there
+    summary = registry()[violation.code].summary
+    words = f"{violation_to_text(violation)}\n{summary} What to do: provenance explain {violation.code}"
+    return violation.severity.value, words, there
 
 
 def test_sarif_is_valid_under_its_schema(report: Report, node_project: Path) -> None:
