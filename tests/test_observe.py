@@ -401,7 +401,7 @@ def test_examples_of_rules_by_loops(code: str) -> None:
     assert compared
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(dataset=datasets())
 def test_broken_data_by_loops_and_in_parts(
     dataset: Dataset, tmp_path_factory: pytest.TempPathFactory
@@ -498,7 +498,7 @@ def test_files_follow_each_other(tmp_path: Path) -> None:
 
 
 def test_the_first_datums_of_each_rule_are_kept() -> None:
-    of = many()
+    of = many(100)
     report = provenance.check(
         list(of.datums),
         ledger=list(of.sequences),
@@ -517,6 +517,14 @@ def test_the_first_datums_of_each_rule_are_kept() -> None:
     for code in {v.code for v in full if v.code not in ELSEWHERE}:
         of_code = sorted({v.location.row for v in full if v.code == code})
         assert of_code[:3] == [row for row in of_code if row in rows][:3]
+
+
+def test_a_datum_counts_for_each_rule_that_it_breaks() -> None:
+    changes: Json = {f"datums.{row}.loss_fn_inputs.logprobs.data.2": 5.0 for row in range(5)}
+    changes |= {f"datums.{row}.loss_fn_inputs.advantages.data.2": 1e6 for row in range(3)}
+    seen = observed(list(case(changes, copies=5).datums))
+    assert [int(bad.columns.row[0]) for bad in seen.datums] == [0, 1, 2]
+    assert {violation.code for violation in seen.datums[0].violations} == {"ADV004", "VAL002"}
 
 
 def test_violations_of_a_datum_are_those_that_inspect_shows(tmp_path: Path) -> None:
@@ -550,10 +558,12 @@ def test_a_datum_keeps_nothing_of_its_batch() -> None:
 def test_what_cannot_be_read_is_left_to_the_violations(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     good = json.dumps(case().datums[0])
-    path.write_text(f"nonsense\n{good}\n{{}}\n", encoding="utf-8")
+    broken = json.dumps(case({"loss_fn_inputs.logprobs.data.2": 5.0}).datums[0])
+    path.write_text(f"nonsense\n{good}\n{{}}\n{broken}\n", encoding="utf-8")
     seen = observed(path)
-    assert seen.datums == ()
-    assert bins(seen.histograms["lengths"]) == {4: 1}
+    assert [int(bad.columns.row[0]) for bad in seen.datums] == [3]
+    assert {violation.location.row for violation in seen.datums[0].violations} == {3}
+    assert bins(seen.histograms["lengths"]) == {4: 2}
 
 
 #: What breaks a datum of ppo: input, value, and the rule.
