@@ -15,12 +15,13 @@ from _docs import DOCS, FENCE, FILE, NOT_RUN, PAGES, agrees, blocks_of, run, ste
 
 #: What a page needs beside the package; it is skipped where that is missing.
 NEEDS = {
-    "loss.md": ("torch",),
     "pipelines.md": ("datasets", "polars", "torch"),
+    "reports.md": ("jinja2", "vl_convert"),
     "tinker.md": ("tinker",),
     "tutorial.md": ("torch",),
 }
-SLOW = {"before-upload.md", "fuzzing.md", "ledger.md", "pipelines.md", "severities.md", "tutorial.md"}
+#: The pages that the quick suite runs; the others take longer.
+QUICK = {"building.md", "configuration.md", "notebooks.md", "writing-a-rule.md"}
 #: What would be code that nobody runs.
 ALIASES = {"", "bash", "py", "pycon", "python3", "sh", "shell", "zsh"}
 #: A command that stands where nobody runs it.
@@ -33,7 +34,7 @@ def text_of(page: str) -> str:
 
 def runnable() -> list[object]:
     pages = [page for page in PAGES if any(steps_of(text_of(page)))]
-    return [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in pages]
+    return [pytest.param(page, marks=() if page in QUICK else pytest.mark.slow) for page in pages]
 
 
 @contextmanager

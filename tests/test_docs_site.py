@@ -140,6 +140,7 @@ def test_llms_txt_names_every_page_and_links_lead_somewhere(site: Path) -> None:
         path.with_name(f"{path.name}.md") for path in site.rglob("*.html") if path.name != "404.html"
     }
     whole = (site / "llms-full.txt").read_text(encoding="utf-8")
+    assert " at 0x" not in whole
     for each in listed:
         page = (site / each).read_text(encoding="utf-8")
         assert page.strip() in whole

@@ -95,7 +95,7 @@ def _documented(name: str) -> Iterator[str]:
     if inspect.ismodule(thing):
         yield from (f"## {name}", "", inspect.getdoc(thing) or "", "")
         for public in getattr(thing, "__all__", ()):
-            if not inspect.ismodule(getattr(thing, public)):
+            if callable(getattr(thing, public)):
                 yield from _documented(f"{name}.{public}")
         return
     yield from (f"## {name}{_signature(thing)}", "", inspect.getdoc(thing) or "", "")
@@ -116,7 +116,20 @@ def _thing(name: str) -> Any:
 
 
 def _signature(thing: Any) -> str:
+    """What it is called with; of a class without types, which are objects there whose repr says little."""
     try:
-        return str(inspect.signature(thing)) if callable(thing) else ""
-    except ValueError:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
         return ""
+    typed = not inspect.isclass(thing)
+    parameters = [
+        each.replace(
+            annotation=each.annotation if typed else each.empty,
+            default=... if inspect.isfunction(each.default) else each.default,
+        )
+        for each in signature.parameters.values()
+    ]
+    returned = signature.return_annotation if typed else signature.empty
+    return str(signature.replace(parameters=parameters, return_annotation=returned)).replace(
+        "Ellipsis", "..."
+    )
