@@ -143,6 +143,35 @@ def run_of(count: int, *, honest: bool) -> bytes:
     return body + written + len(written).to_bytes(4, "little") + b"PAR1"
 
 
+def rows_of(count: int) -> bytes:
+    """One row of 1,000 tokens, in a footer that says how many there are."""
+
+    def change(footer: thrift.Struct) -> None:
+        field(footer, 3)[2] = field(footer, 4, 3)[2] = count
+
+    return parquet(change)
+
+
+def dictionary_of(count: int) -> bytes:
+    """Ids in a dictionary that holds so many, as its header says."""
+    sink = io.BytesIO()
+    table = pa.table({"model_input_tokens": pa.array([[7] * 1000], TOKENS)})
+    pq.write_table(table, sink, compression="none")
+    data = sink.getvalue()
+    start = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(0).dictionary_page_offset
+    header, end = thrift.read_struct(data, start)
+    field(header, 7, 1)[2] = count
+    written = thrift.write_struct(header)
+    size = len(written) - (end - start)
+    at = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = thrift.read_struct(data, at)
+    metadata = field(footer, *COLUMN)[2]
+    for number in (6, 7, 9):  # both sizes, and where the data begin
+        field(metadata, number)[2] += size
+    told = thrift.write_struct(footer)
+    return data[:start] + written + data[end:at] + told + len(told).to_bytes(4, "little") + b"PAR1"
+
+
 def stream(table: Any, old: bytes = b"", new: bytes = b"", **options: Any) -> bytes:
     """An Arrow IPC stream in which some bytes are others."""
     sink = io.BytesIO()
@@ -179,6 +208,29 @@ HARMFUL: dict[str, tuple[str, Callable[[], bytes], str]] = {
         ".parquet",
         lambda: run_of(2**28, honest=False),
         "values more than the 1000 of",
+    ),
+    "a dictionary that says it is large": (
+        ".parquet",
+        lambda: dictionary_of(2**30),
+        "a dictionary of 1073741824 values in a page of 4 bytes",
+    ),
+    "a dictionary of fewer than none": (".parquet", lambda: dictionary_of(-1), "a dictionary of -1 values"),
+    "rows that have no values": (
+        ".parquet",
+        lambda: parquet(
+            lambda footer: [field(footer, *path).__setitem__(2, 2**40) for path in ((3,), (4, 3))]
+        ),
+        "a footer that contradicts itself",
+    ),
+    "rows that are in no row group": (
+        ".parquet",
+        lambda: parquet(lambda footer: field(footer, 3).__setitem__(2, 2)),
+        "a footer that contradicts itself",
+    ),
+    "rows that are not in the pages": (
+        ".parquet",
+        lambda: rows_of(3),
+        "1 rows, where the footer says 3",
     ),
     "a column outside of the file": (
         ".parquet",
@@ -324,9 +376,22 @@ def test_a_union_is_not_copied(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_time_beyond_the_calendar_is_told(tmp_path: Path) -> None:
+def test_lists_of_no_width_are_not_written_to_parquet(tmp_path: Path) -> None:
+    """Arrow's writer ends the process over some of them."""
+    none = pa.array([[], []], pa.list_(pa.string(), 0))
+    table = pa.table({"model_input_tokens": pa.array([[1], [2]], TOKENS), "metadata": none})
+    path = tmp_path / "a.arrow"
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(provenance.WriteError, match=r"'metadata' holds fixed_size_list<item: string>\[0\]"):
+        provenance.check(path, "custom", write_good=tmp_path / "good.parquet")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("moment", [2**62, -(2**62), -(2**63)])
+def test_a_time_beyond_the_calendar_cannot_be_read(moment: int, tmp_path: Path) -> None:
     example = case()
-    record = {**example.sequences[0], "sampled_at": 2**62, "record_stability_info": True}
+    record = {**example.sequences[0], "sampled_at": moment, "record_stability_info": True}
     record.pop("last_used_at", None)
     columns = {
         name: pa.array([value], pa.timestamp("us", "UTC") if name == "sampled_at" else None)
@@ -336,6 +401,5 @@ def test_a_time_beyond_the_calendar_is_told(tmp_path: Path) -> None:
     report = provenance.check(
         list(example.datums), ledger=tmp_path / "s.parquet", session=example.session, now=example.now
     )
-    assert f"sampled at {2**62} microseconds after 1970, which is after" in next(
-        str(v) for v in report if v.code == "SES004"
-    )
+    (fault,) = (v for v in report if v.code == "FMT004")
+    assert (fault.location.field, fault.message) == ("sampled_at", f"{moment} us is out of range")

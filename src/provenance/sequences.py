@@ -126,6 +126,9 @@ def _equal(a: Any, b: Any) -> bool:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+#: What a time of a sequence may be, the years 1 to 9999, in microseconds since 1970 UTC.
+EARLIEST: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LATEST: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def microseconds(moment: datetime) -> int:
@@ -153,7 +156,7 @@ def rfc3339(moment: int) -> str:
     """Microseconds since 1970 UTC as an RFC 3339 time in UTC.
 
     Raises:
-        OverflowError: It lies outside of the years 1 to 9999, which times in files of Arrow may.
+        OverflowError: It lies outside of the years 1 to 9999.
     """
     return (_EPOCH + timedelta(microseconds=moment)).isoformat().replace("+00:00", "Z")
 

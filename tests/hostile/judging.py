@@ -171,6 +171,11 @@ def arrow_sequences(path: Path) -> list[Any]:
     table = arrow_table(path)
     if len(set(table.schema.names)) < table.num_columns:
         raise ValueError("a column twice")
+    for name in ("sampled_at", "last_used_at"):  # they are in UTC, whatever they are shown in
+        kind = table.schema.field(name).type if name in table.schema.names else None
+        if kind is not None and pa.types.is_timestamp(kind) and kind.tz:
+            column = table[name].cast(pa.timestamp(kind.unit, "UTC"))
+            table = table.set_column(table.schema.names.index(name), name, column)
     return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
 
 
@@ -231,6 +236,14 @@ def _message_span(span: Any) -> Record:
     }
 
 
+#: What a check asks for.
+_LEDGER_COLUMNS = (
+    *("sequence_id", "session_id", "prompt", "prompt_length", "sampled_at", "last_used_at"),
+    *("record_stability_info", "model", "policy_version", "stop_reason", "temperature", "top_p", "top_k"),
+    *("seed", "packed_tokens", "logprobs"),
+)
+
+
 def database_sequences(path: Path) -> list[Any]:
     """The sequences of a ledger, row by row, by SQL of our own."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
@@ -243,7 +256,8 @@ def database_sequences(path: Path) -> list[Any]:
         if not _is_whole(connection):
             raise UnknownError  # an index and its table may differ, and either may be asked
         most = "max(prompt_length) OVER (PARTITION BY prompt) AS most"
-        rows = connection.execute(f"SELECT *, {most} FROM provenance_sequences LIMIT 999").fetchall()
+        columns = ", ".join(_LEDGER_COLUMNS)
+        rows = connection.execute(f"SELECT {columns}, {most} FROM provenance_sequences LIMIT 999").fetchall()
         if any(row["most"] != row["prompt_length"] for row in rows):
             raise UnknownError  # of two rows with one prompt, either may say how long it is
     found = []
@@ -283,16 +297,7 @@ def _sequence(row: Record, blocks: Record) -> Record:
     for name in ("sampled_at", "last_used_at"):
         if row[name] is not None:
             found[name] = np.datetime64(row[name], "us").item().isoformat() + "Z"
-    for name in (
-        "sequence_id",
-        "session_id",
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-        "model",
-        "policy_version",
-    ):
+    for name in ("sequence_id", "session_id", *_LEDGER_COLUMNS[7:14]):
         if row[name] is not None:
             found[name] = row[name]
     return found
@@ -347,11 +352,22 @@ def judged_ledger(reading: Reading, path: Path, case: Case) -> str:
         return "unknown"
     if report.valid and sequences is None:
         raise WrongVerdictError(f"valid, but not sound by {reading.__name__}")
-    if report.valid:
+    if report.valid and sequences is not None:
+        if reading is database_sequences:
+            sequences = _asked_for(sequences, case)
         expected = provenance.check(list(case.datums), contract, ledger=sequences, **options)
         if not expected.valid:
             raise WrongVerdictError(f"valid, but by {reading.__name__} {errors_of(expected)}")
     return "valid" if report.valid else "invalid"
+
+
+def _asked_for(sequences: list[Record], case: Case) -> list[Record]:
+    """Those that datums of a case name, and of several sessions the case's own."""
+    spans = [span for datum in case.datums for side in _SPANS for span in datum.get(side) or ()]
+    named = {span["sequence_id"] for span in spans}
+    own = {s["sequence_id"] for s in sequences if s["session_id"] == case.session}
+    asked = [s for s in sequences if s["sequence_id"] in named]
+    return [s for s in asked if s["session_id"] == case.session or s["sequence_id"] not in own]
 
 
 def errors_of(report: Report) -> set[tuple[Any, ...]]:

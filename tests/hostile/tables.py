@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from hostile import thrift
 from hostile.damage import EDGES, WIDE, damaged, spliced
+from provenance.formats._arrow_limits import refuse_no_width
 
 _CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 _MARK = b"\xff\xff\xff\xff"
@@ -84,11 +85,9 @@ def _nested(rng: Random, count: int, depth: int = 0) -> Any:
     if kind == 4:
         width = rng.choice((0, 1, 2, 3))
         inner = _nested(rng, count * width, depth + 1)
-        return (
-            pa.FixedSizeListArray.from_arrays(inner, width)
-            if width
-            else pa.array([[]] * count, pa.list_(inner.type, 0))
-        )
+        if width:
+            return pa.FixedSizeListArray.from_arrays(inner, width)
+        return pa.array([[]] * count, pa.list_(inner.type, 0))
     if kind == 5:
         fields = [
             rng.choice(("type", "sequence_id", "offset", "length", "tokens", "data"))
@@ -172,6 +171,7 @@ def _wider(kind: Any, rng: Random) -> Any:
 
 def parquet(table: Any, rng: Random) -> bytes:
     """The table as a Parquet file in one of many layouts; as it is where Parquet has no such type."""
+    refuse_no_width(table.schema)  # pyarrow's writer ends the process
     sink = io.BytesIO()
     options: dict[str, Any] = {
         "compression": rng.choice(_CODECS),

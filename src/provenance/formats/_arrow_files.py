@@ -198,6 +198,8 @@ class ArrowFile:
             read += len(batch)
             self.passed(part, total, share=min(read / max(part.rows, 1), 1))
             yield batch
+        if read != part.rows:
+            raise pa.ArrowInvalid(f"{read} rows, where the footer says {part.rows}")
 
     def passed(self, part: RowGroups, total: int, *, share: float = 1) -> None:
         """Report a part of a Parquet file, or a share of it, as read."""

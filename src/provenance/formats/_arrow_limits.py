@@ -7,7 +7,8 @@ what a file grows to is bounded by what is stored of it.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -46,12 +47,25 @@ def _bound(size: int, most: int, unit: str, stored: int, what: str) -> None:
 
 def refuse_unions(schema: pa.Schema) -> None:
     """Raise `pyarrow.ArrowInvalid` for a union in a column: to copy one may end the process in Arrow."""
+    for name, kind in _types_of(schema):
+        if pa.types.is_union(kind):
+            raise pa.ArrowInvalid(f"column {name!r} holds a union, which cannot be copied")
+
+
+def refuse_no_width(schema: pa.Schema) -> None:
+    """Raise `pyarrow.ArrowInvalid` for lists of 0 elements each: to write them may end the process."""
+    for name, kind in _types_of(schema):
+        if pa.types.is_fixed_size_list(kind) and not kind.list_size:
+            raise pa.ArrowInvalid(f"column {name!r} holds {kind}, which cannot be written to Parquet")
+
+
+def _types_of(schema: pa.Schema) -> Iterator[tuple[str, Any]]:
+    """The names of columns with their types and all types in these."""
     for field in schema:
         kinds = [field.type]
         while kinds:
             kind = kinds.pop()
-            if pa.types.is_union(kind):
-                raise pa.ArrowInvalid(f"column {field.name!r} holds a union, which cannot be copied")
+            yield field.name, kind
             if pa.types.is_dictionary(kind):
                 kinds.append(kind.value_type)
             kinds += [kind.field(i).type for i in range(kind.num_fields)]

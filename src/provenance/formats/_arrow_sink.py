@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from provenance.errors import SchemaError, WriteError
 from provenance.formats._arrow_files import failing
+from provenance.formats._arrow_limits import refuse_no_width
 
 _PARQUET: Final = (".parquet",)
 _IPC_FILE: Final = (".arrow", ".feather", ".ipc")
@@ -74,6 +75,7 @@ class Sink:
 
 def _writer(suffix: str, file: Any, schema: Any) -> Any:
     if suffix in _PARQUET:
+        refuse_no_width(schema)
         return pq.ParquetWriter(file, schema, compression="zstd")
     # Not compressed: who wants IPC wants to use the bytes as they lie there.
     return pa.ipc.new_file(file, schema) if suffix in _IPC_FILE else pa.ipc.new_stream(file, schema)

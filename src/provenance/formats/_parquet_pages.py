@@ -17,11 +17,14 @@ from provenance.formats._thrift import read_struct
 #: Bytes that a header has mostly, and at most, for statistics may hold long values.
 _USUAL: Final = 256
 _MOST: Final = 2**20
-# Fields of the footer and of what is in it.
-_GROUPS, _COLUMNS, _META, _SIZES = 4, 1, 3, 16
+# Fields of the footer and of what is in it; rows are counted in both of the first two.
+_GROUPS, _COLUMNS, _META, _VALUES, _SIZES = 4, 1, 3, 5, 16
+_ROWS = 3
 # Fields of a page header, and of those in it, whose first field is the number of values.
 _UNCOMPRESSED, _COMPRESSED = 2, 3
-_DATA, _DATA_V2 = 5, 8
+_DATA, _DICTIONARY, _DATA_V2 = 5, 7, 8
+#: Bytes that a value of a dictionary takes at least; of other types one, or more.
+_WIDTHS: Final = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 
 
 def check_footer(source: Any, size: int, schema: Any) -> None:
@@ -43,6 +46,7 @@ def check_footer(source: Any, size: int, schema: Any) -> None:
             (c.physical_type == "BYTE_ARRAY", c.max_repetition_level + 1, c.max_definition_level + 1)
             for c in columns
         ]
+        _check_rows(footer)
         for group in footer.get(_GROUPS, ()):
             for column, chunk in zip(expected, group[_COLUMNS], strict=True):
                 _check_sizes(chunk[_META].get(_SIZES, {}), *column)
@@ -50,6 +54,15 @@ def check_footer(source: Any, size: int, schema: Any) -> None:
         raise pa.ArrowInvalid(
             "a footer that contradicts itself or the schema: is the file damaged?"
         ) from error
+
+
+def _check_rows(footer: dict[int, Any]) -> None:
+    groups = footer.get(_GROUPS, ())
+    if sum(group[_ROWS] for group in groups) != footer[_ROWS]:
+        raise ValueError("rows that are in no row group")
+    # A row has a value in each column, be it a null or an empty list.
+    if any(not 0 <= group[_ROWS] <= c[_META][_VALUES] for group in groups for c in group[_COLUMNS]):
+        raise ValueError("more rows than values")
 
 
 def _check_sizes(sizes: dict[int, Any], is_bytes: bool, repetitions: int, definitions: int) -> None:
@@ -99,8 +112,14 @@ def _check_column(source: Any, column: Any, place: str) -> None:
         if stored < 0 or at > end:
             raise pa.ArrowInvalid(f"{place}: a page of {stored} bytes ends behind its column")
         bound_page(becomes, stored, f"{place}: a page")
+        values = header.get(_DICTIONARY, {}).get(1, 0)
+        if not 0 <= values <= becomes // _WIDTHS.get(column.physical_type, 1):
+            raise pa.ArrowInvalid(f"{place}: a dictionary of {values} values in a page of {becomes} bytes")
         for kind in (_DATA, _DATA_V2):
-            left -= header[kind].get(1, 0) if kind in header else 0
+            values = header.get(kind, {}).get(1, 0)
+            if values < 0:
+                raise pa.ArrowInvalid(f"{place}: a page of {values} values")
+            left -= values
         if left < 0:
             raise pa.ArrowInvalid(f"{place}: {-left} values more than the {column.num_values} of the footer")
 
@@ -115,7 +134,7 @@ def _header(source: Any, at: int, place: str) -> tuple[dict[int, Any], int]:
         except ValueError:
             break
         numbers = (header.get(_COMPRESSED, 0), header.get(_UNCOMPRESSED, 0))
-        inner = [header.get(kind, {}) for kind in (_DATA, _DATA_V2)]
+        inner = [header.get(kind, {}) for kind in (_DATA, _DICTIONARY, _DATA_V2)]
         if all(isinstance(n, int) for n in numbers) and all(
             isinstance(page, dict) and isinstance(page.get(1, 0), int) for page in inner
         ):

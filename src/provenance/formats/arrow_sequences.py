@@ -26,8 +26,9 @@ from provenance.formats._arrow_arrays import (
 from provenance.formats._arrow_files import ArrowFile, failing
 from provenance.formats._arrow_pieces import Piece, pieces_of
 from provenance.formats._arrow_schema import sequence_faults
+from provenance.models.sequence import MAX_REAL
 from provenance.pool import SEGMENT, Pool
-from provenance.sequences import ABSENT, SequenceTable
+from provenance.sequences import ABSENT, EARLIEST, LATEST, SequenceTable
 
 _BATCH_POSITIONS: Final = 2**20
 #: The columns whose elements say how large a batch is.
@@ -139,10 +140,12 @@ class _Rows:
 
     def floats(self, name: str) -> Floats:
         """Numbers, NaN for a null."""
-        floats = _floats(self.column(name))
-        for row in np.flatnonzero(np.isinf(floats)).tolist():
-            self.refuse(row, name, f"{floats[row]} is not a finite number")
-        return floats
+        values, valid = numbers(self.column(name))
+        floats = as_float32(values)
+        wrong = ~(np.abs(floats) <= np.float32(MAX_REAL))
+        for row in np.flatnonzero(wrong if valid is None else wrong & valid).tolist():
+            self.refuse(row, name, f"{values[row]} is not a finite number")
+        return floats if valid is None else np.where(valid, floats, np.float32("nan"))
 
     def flags(self, name: str) -> Mask:
         return flags(self.column(name))
@@ -154,12 +157,12 @@ class _Rows:
             return np.full(self.n, ABSENT)
         unit = column.type.unit
         values, valid = integers(column.cast(pa.int64()))
-        if unit == "ns":
+        if unit == "ns":  # which reaches from the year 1677 to 2262
             values = values // 1000
         else:
             factor = _MICROSECONDS[unit]
-            outside = (values > _INT64_MAX // factor) | (values < -(_INT64_MAX // factor))
-            for row in np.flatnonzero(outside).tolist():
+            outside = (values > LATEST // factor) | (values < EARLIEST // factor)
+            for row in np.flatnonzero(outside if valid is None else outside & valid).tolist():
                 self.refuse(row, name, f"{values[row]} {unit} is out of range")
             values = np.where(outside, 0, values) * factor
         return values if valid is None else np.where(valid, values, ABSENT)

@@ -6,20 +6,32 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from logging import INFO
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
 
+from provenance._log import event
 from provenance.errors import LedgerError
 from provenance.ledger.sql._engine import engines_of, place_of
 from provenance.ledger.sql._migrate import create_or_migrate
 from provenance.ledger.sql._prompts import PromptCache
 from provenance.ledger.sql._prune import STEP, forget, make_way, sweep
-from provenance.ledger.sql._reads import OLDEST_FIRST, ROWS, look_up, of_session, read_table
+from provenance.ledger.sql._reads import (
+    OLDEST_FIRST,
+    ROWS,
+    TRAINABLE,
+    as_stored,
+    look_up,
+    of_session,
+    read_table,
+)
 from provenance.ledger.sql._rows import is_storable
 from provenance.ledger.sql._schema import SEQUENCES, VERSION, version_of
+from provenance.ledger.sql._sound import refuse_stored, refuse_unsound, refuse_unsound_use
 from provenance.ledger.sql._sqlite import is_stale
+from provenance.ledger.sql._statements import rows_of_ids
 from provenance.ledger.sql._stats import stats_of
 from provenance.ledger.sql._words import in_words, is_standoff
 from provenance.ledger.sql._writes import insert_table, name_prompts, renew_ids
@@ -32,6 +44,7 @@ T = TypeVar("T")
 #: Of one table of ``SqlLedger.tables``, about; each prompt counts, also one that is shared.
 _TABLE_BYTES: Final = 64 << 20
 _TABLE_ROWS: Final = 4096
+_EXPIRING: Final = ("sequence_id", "session_id", "last_use", "record_stability_info")
 #: How often a write is tried that PostgreSQL undoes because it and others wait for each other.
 _ATTEMPTS: Final = 5
 
@@ -74,6 +87,7 @@ class SqlLedger:
         except BaseException:
             self.close()
             raise
+        event(INFO, "ledger opened", ledger=self._place, read_only=read_only)
 
     def _open(self, *, create: bool) -> None:
         version = self._read(version_of)
@@ -89,7 +103,10 @@ class SqlLedger:
                 f"{self._place}: holds no ledger yet; "
                 "provenance ledger import makes one from files of sequences"
             )
+        started = time.monotonic()
         self._write(create_or_migrate)
+        action = "ledger created" if version is None else "ledger upgraded"
+        event(INFO, action, ledger=self._place, version=VERSION, since=started)
 
     def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -149,7 +166,8 @@ class SqlLedger:
         In short transactions, so that others go on meanwhile, and not all or none: what was forgotten before
         an error stays so. The file does not shrink: what is recorded next takes the place.
         """
-        moment, pruned = microseconds(before), 0
+        moment, pruned, started = microseconds(before), 0, time.monotonic()
+        self._read(refuse_unsound_use)
         while True:
             start = time.monotonic()
             step = self._write(lambda connection: forget(connection, moment))
@@ -160,6 +178,7 @@ class SqlLedger:
         if pruned:
             with in_words(self._place):
                 sweep(self._writable())
+        event(INFO, "sequences pruned", ledger=self._place, sequences=pruned, since=started)
         return pruned
 
     # --- reading
@@ -171,35 +190,53 @@ class SqlLedger:
     def expiring(self, before: datetime, session: str | None = None) -> SequenceTable:
         """What was last used before a time, the oldest first (see ``Ledger.expiring``)."""
         query = of_session(ROWS, session).order_by(*OLDEST_FIRST)
-        query = query.where(SEQUENCES.c.last_use < microseconds(before), SEQUENCES.c.record_stability_info)
-        return self._read(lambda connection: self._table(connection, connection.execute(query).all()))
+        query = query.where(SEQUENCES.c.last_use < microseconds(before), TRAINABLE)
+
+        def read(connection: Connection) -> SequenceTable:
+            refuse_unsound_use(connection)
+            return self._table(connection, connection.execute(query).all())
+
+        return self._read(read)
 
     def last_uses(self, before: datetime, session: str | None = None) -> Iterator[tuple[str, str, datetime]]:
         """Of what ``expiring`` would give: sequence_id, session_id, and when it was sampled or used last.
 
         Nothing else is read, so that there may be any number of them.
         """
-        s = SEQUENCES.c
-        query = select(s.sequence_id, s.session_id, s.last_use).order_by(*OLDEST_FIRST)
-        query = of_session(query, session).where(s.last_use < microseconds(before), s.record_stability_info)
+        query = of_session(select(*map(as_stored, _EXPIRING)).order_by(*OLDEST_FIRST), session)
+        query = query.where(SEQUENCES.c.last_use < microseconds(before), TRAINABLE)
         with in_words(self._place), self._reading.connect() as connection, connection.begin():
-            for row in connection.execute(query, execution_options={"yield_per": 1000}):
-                yield row.sequence_id, row.session_id, time_of(row.last_use)
+            refuse_unsound_use(connection)
+            for rows in connection.execute(query, execution_options={"yield_per": 1000}).partitions():
+                ids, sessions, uses, _ = values = tuple(zip(*rows, strict=True))
+                refuse_unsound(dict(zip(_EXPIRING, values, strict=True)))
+                yield from zip(ids, sessions, map(time_of, uses), strict=True)
             _refuse_stale(connection)
 
     def sessions(self) -> list[str]:
         """The sessions that it holds sequences of, sorted."""
         query = select(SEQUENCES.c.session_id).distinct()
-        return sorted(self._read(lambda connection: connection.scalars(query).all()))
+
+        def read(connection: Connection) -> list[str]:
+            sessions = connection.scalars(query).all()
+            if not all(isinstance(session, str) and session for session in sessions):
+                refuse_stored(connection, ["session_id"])
+            return sorted(sessions)
+
+        return self._read(read)
 
     def uses(self, sequence_id: str, session: str) -> int:
         """How many training requests used a sequence, as far as ``renew`` was told."""
         if not (is_storable(sequence_id) and is_storable(session)):
             return 0
-        query = select(SEQUENCES.c.uses).where(
-            SEQUENCES.c.sequence_id == sequence_id, SEQUENCES.c.session_id == session
-        )
-        return self._read(lambda connection: connection.scalar(query) or 0)
+
+        def read(connection: Connection) -> int:
+            for row in rows_of_ids(connection, ["uses"], [sequence_id], session):
+                refuse_unsound({"sequence_id": [sequence_id], "session_id": [session], "uses": row})
+                return int(row[0])
+            return 0
+
+        return self._read(read)
 
     def stats(self) -> LedgerStats:
         """The ledger in numbers."""
@@ -252,6 +289,7 @@ class SqlLedger:
                 except DBAPIError as error:
                     if not (attempts and is_standoff(error)):
                         raise
+                    event(INFO, "transaction retried", ledger=self._place, attempts_left=attempts)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with in_words(self._place):

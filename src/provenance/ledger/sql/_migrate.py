@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Table, text
 
+from provenance.errors import LedgerError
 from provenance.ledger.sql._schema import BLOCKS, LEDGER, SEQUENCES, VERSION, create, version_of
 from provenance.ledger.sql._statements import AT_ONCE, insert_new
 from provenance.ledger.sql._tokens import pack
@@ -47,5 +48,7 @@ def _copy_from_1(connection: Connection, table: Table) -> None:
     rows = text(f"SELECT {', '.join(names)}, tokens FROM {table}_1")
     for part in connection.execute(rows, execution_options={"yield_per": AT_ONCE}).partitions():
         *columns, tokens = map(list, zip(*part, strict=True))
+        if not all(isinstance(ids, bytes) and len(ids) % 4 == 0 for ids in tokens):
+            raise LedgerError(f"damaged: tokens in table {table}_1 that are not four bytes each")
         values = dict(zip(names, columns, strict=True))
         insert_new(connection, table, values | {"packed_tokens": pack(tokens)})

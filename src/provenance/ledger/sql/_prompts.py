@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +18,10 @@ from sqlalchemy import Connection
 
 from provenance.columns import offsets_of
 from provenance.errors import LedgerError
+from provenance.ledger.sql._schema import BLOCKS
 from provenance.ledger.sql._statements import chains_of
-from provenance.ledger.sql._tokens import unpack
+from provenance.ledger.sql._tokens import misfits, unpack
+from provenance.models._base import shorten
 
 #: Tokens of a block. A ledger's keys depend on it: another number is another schema version.
 BLOCK: Final = 128
@@ -72,28 +75,42 @@ def chain_of(prompt: bytes) -> list[tuple[bytes, bytes | None, bytes]]:
 def read_prompts(
     connection: Connection, lengths: Mapping[bytes, int], cache: PromptCache
 ) -> dict[bytes, Tokens]:
-    """Prompts by the key of their last block, each of the given length.
+    """Prompts by the key of their last block.
+
+    Args:
+        connection: to the database.
+        lengths: the key of the last block of each, and how many tokens its record says that it has.
+        cache: where prompts are looked for first, and kept.
 
     Raises:
-        LedgerError: the blocks of a prompt are no chain of that length.
+        LedgerError: the blocks of a prompt are no chain, or hold no tokens.
     """
     cached = {end: cache.get(end) for end in lengths}
     prompts = {end: prompt for end, prompt in cached.items() if prompt is not None}
     missing = [end for end in lengths if end not in prompts]
     rows = {row[0]: row for row in chains_of(connection, missing)}
+    for row in rows.values():
+        for name, value in zip(("key", "parent", "packed_tokens"), row, strict=True):
+            if not isinstance(value, bytes) and (name != "parent" or value is not None):
+                raise LedgerError(f"damaged: {shorten(value)} as {name} in table {BLOCKS}, expected bytes")
     # All but the last block of a prompt are full.
     counts = np.array([(lengths.get(key, 0) - 1) % BLOCK + 1 for key in rows], np.int64)
-    tokens = unpack([row[2] for row in rows.values()], counts)
+    packed = [row[2] for row in rows.values()]
+    for key in compress(rows, misfits(packed, counts)):
+        raise LedgerError(
+            f"damaged: block {key.hex()} in table {BLOCKS} has not as many tokens as a record says"
+        )
+    tokens = unpack(packed, counts)
     parts = np.split(tokens, offsets_of(counts)[:-1])[1:]
     blocks = {row[0]: (row[1], part) for row, part in zip(rows.values(), parts, strict=True)}
     for end in missing:
         prompts[end] = _prompt(blocks, end)
-        cache.put(end, prompts[end])
-    for end, prompt in prompts.items():
-        if len(prompt) != lengths[end]:
+        if prompts[end].min() < -1:
             raise LedgerError(
-                f"damaged: a prompt of {len(prompt)} tokens, where its record says {lengths[end]}"
+                f"damaged: {prompts[end].min()} in the prompt that block {end.hex()} ends in table {BLOCKS}, "
+                "expected token ids, or -1 for no text"
             )
+        cache.put(end, prompts[end])
     return prompts
 
 
@@ -102,7 +119,9 @@ def _prompt(blocks: Mapping[bytes, tuple[Any, Tokens]], end: bytes) -> Tokens:
     key: bytes | None = end
     while key is not None:
         if key not in blocks or len(parts) == len(blocks):
-            raise LedgerError(f"damaged: block {key.hex()} of a prompt is missing or follows itself")
+            raise LedgerError(
+                f"damaged: block {key.hex()} of a prompt is missing or follows itself in table {BLOCKS}"
+            )
         key, tokens = blocks[key]
         parts.append(tokens)
     return np.concatenate(parts[::-1])

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from math import nan
 from typing import Any, Final
 
 import numpy as np
 
-from provenance.columns import Array, any_in_rows, offsets_of
+from provenance.columns import Array, Mask, any_in_rows, offsets_of
 from provenance.errors import LedgerError
 from provenance.ledger.sql._prompts import Tokens, chain_of
 from provenance.ledger.sql._schema import SEQUENCES
-from provenance.ledger.sql._tokens import pack, unpack
+from provenance.ledger.sql._sound import unsound
+from provenance.ledger.sql._tokens import misfits, pack, unpack
 from provenance.pool import SEGMENT, Pool
-from provenance.sequences import ABSENT, SequenceTable, Texts, microseconds
+from provenance.sequences import ABSENT, EARLIEST, LATEST, SequenceTable, Texts
 
 #: Values of each column, by its name.
 Columns = dict[str, list[Any]]
@@ -24,21 +24,10 @@ Columns = dict[str, list[Any]]
 _TEXTS: Final = ("sequence_id", "session_id", "model", "policy_version", "stop_reason")
 _INTEGERS: Final = ("sampled_at", "last_used_at", "top_k", "seed")
 _REALS: Final = ("temperature", "top_p")
-_KINDS: Final[Mapping[str, frozenset[type]]] = {
-    **dict.fromkeys(_TEXTS, frozenset((str, type(None)))),
-    **dict.fromkeys(_INTEGERS, frozenset((int, type(None)))),
-    **dict.fromkeys(_REALS, frozenset((float, int, type(None)))),
-    "prompt_length": frozenset((int,)),
-    "record_stability_info": frozenset((bool, int)),
-    "packed_tokens": frozenset((bytes,)),
-    "logprobs": frozenset((bytes,)),
-}
 #: What is read of a sequence, in this order.
 COLUMNS: Final = tuple(c.name for c in SEQUENCES.c if c.name not in ("number", "uses", "last_use"))
 #: What a lookup answers with, in place of a row, where nothing is known.
 BLANK: Final = ("", "", None, 0, 0, None, False, None, None, None, None, None, None, None, b"", b"")
-_EARLIEST: Final = microseconds(datetime(MINYEAR, 1, 1, tzinfo=UTC))
-_LATEST: Final = microseconds(datetime(MAXYEAR, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))
 
 
 def is_storable(text: str) -> bool:
@@ -117,23 +106,38 @@ def _who(table: SequenceTable, row: int) -> str:
     return f"sequence {table.sequence_id[row]!r} of session {table.session_id[row]!r}{place}"
 
 
-def table_of(rows: Sequence[Sequence[Any]], prompts: Mapping[bytes, Tokens]) -> SequenceTable:
-    """Values of ``COLUMNS`` as a table in which equal prompts have one address."""
-    n = len(rows)
+def columns_of(rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Rows of values of ``COLUMNS`` by column."""
     values = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    column = dict(zip(COLUMNS, values, strict=True))
-    for name, kinds in _KINDS.items():
-        if not kinds.issuperset(map(type, column[name])):  # SQLite keeps any value in any column
-            raise TypeError(f"{name} is not {' or '.join(sorted(kind.__name__ for kind in kinds))}")
-    if not {0, 1}.issuperset(column["record_stability_info"]):
-        raise TypeError("record_stability_info is neither 0 nor 1")
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def table_of(column: Mapping[str, Sequence[Any]], prompts: Mapping[bytes, Tokens]) -> SequenceTable:
+    """Columns as a table in which equal prompts have one address.
+
+    Args:
+        column: what ``columns_of`` returned, and ``refuse_unsound`` took.
+        prompts: by the key of their last block.
+
+    Raises:
+        LedgerError: prompt, tokens and logprobs of a row do not fit each other, or are no token ids.
+    """
+    n = len(column["sequence_id"])
     lengths = np.array([len(prompt) for prompt in prompts.values()], np.int64)
     starts = offsets_of(lengths)[:-1]
     # An empty prompt has no block.
     place: dict[bytes | None, int] = {None: len(prompts)} | {end: i for i, end in enumerate(prompts)}
     prompt = np.array([place[end] for end in column["prompt"]], np.int64)
-    length = np.array([len(logprobs) // 4 for logprobs in column["logprobs"]], np.int64)
+    prompt_length = np.append(lengths, 0)[prompt]
+    _refuse_where(prompt_length != column["prompt_length"], column, "prompt_length", "that of its prompt")
+    size = np.array([len(logprobs) for logprobs in column["logprobs"]], np.int64)
+    _refuse_where(size % 4 != 0, column, "logprobs", "four bytes for each token")
+    length = size // 4
     start = offsets_of(length)[:-1]
+    uneven = misfits(column["packed_tokens"], length)
+    _refuse_where(uneven, column, "packed_tokens", "an id for each logprob, all of one size")
+    tokens = unpack(column["packed_tokens"], length)
+    _refuse_where(any_in_rows(tokens < 0, offsets_of(length)), column, "packed_tokens", "ids from 0 on")
     numbers: dict[str, Any] = {name: _present(column[name], ABSENT, np.int64) for name in _INTEGERS}
     numbers |= {name: _present(column[name], nan, np.float32) for name in _REALS}
     texts: dict[str, Any] = {name: _objects(column[name]) for name in _TEXTS}
@@ -141,7 +145,7 @@ def table_of(rows: Sequence[Sequence[Any]], prompts: Mapping[bytes, Tokens]) -> 
         **texts,
         **numbers,
         prompt_start=np.append(starts, 0)[prompt],
-        prompt_length=np.append(lengths, 0)[prompt],
+        prompt_length=prompt_length,
         token_start=SEGMENT + start,
         token_length=length,
         logprob_start=start,
@@ -150,15 +154,17 @@ def table_of(rows: Sequence[Sequence[Any]], prompts: Mapping[bytes, Tokens]) -> 
         row=np.full(n, -1),
         line=np.zeros(n, np.int64),
         file=np.full(n, None, np.object_),
-        pool=Pool(
-            np.concatenate([np.zeros(0, np.int32), *prompts.values()]),
-            unpack(column["packed_tokens"], length),
-        ),
+        pool=Pool(np.concatenate([np.zeros(0, np.int32), *prompts.values()]), tokens),
         logprobs=Pool(np.frombuffer(b"".join(column["logprobs"]), "<f4").astype(np.float32, copy=False)),
         known=np.ones(n, np.bool_),
         ambiguous=np.zeros(n, np.bool_),
         conflicting=np.zeros(n, np.bool_),
     )
+
+
+def _refuse_where(wrong: Mask, column: Mapping[str, Sequence[Any]], name: str, expected: str) -> None:
+    if wrong.any():
+        raise unsound(column, int(wrong.argmax()), name, expected)
 
 
 def _refuse(table: SequenceTable) -> None:
@@ -174,8 +180,8 @@ def _refuse(table: SequenceTable) -> None:
     uneven = table.logprob_length != table.token_length
     logprobs = table.logprobs.gather(table.logprob_start, table.logprob_length)
     infinite = any_in_rows(~np.isfinite(logprobs), offsets_of(table.logprob_length))
-    outside = (table.sampled_at < _EARLIEST) | (table.sampled_at > _LATEST) | (table.last_used_at > _LATEST)
-    outside |= (table.last_used_at != ABSENT) & (table.last_used_at < _EARLIEST)
+    outside = (table.sampled_at < EARLIEST) | (table.sampled_at > LATEST) | (table.last_used_at > LATEST)
+    outside |= (table.last_used_at != ABSENT) & (table.last_used_at < EARLIEST)
     for failing, reason in (
         (uneven, "has not as many logprobs as tokens"),
         (infinite, "has a logprob that is null or not finite"),

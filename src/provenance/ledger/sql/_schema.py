@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from provenance.errors import LedgerError
+from provenance.models._base import shorten
 
 #: Raised when a ledger that this program writes could not be read by an older one.
 VERSION: Final = 2
@@ -84,14 +85,14 @@ def version_of(connection: Connection) -> int | None:
         if others:
             raise LedgerError(f"a database of another program (it has a table {others[0]!r}), not a ledger")
         return None
-    version: int | None = connection.scalar(select(LEDGER.c.version))
-    if version is not None and version > VERSION:
+    version: object = connection.scalar(select(LEDGER.c.version))
+    if not isinstance(version, int) or version < 1:
+        raise LedgerError(f"a ledger of version {shorten(version)}, which no program writes: is it damaged?")
+    if version > VERSION:
         raise LedgerError(
             f"a ledger of version {version}, and this program reads up to {VERSION}: "
             "run pip install --upgrade datum-provenance"
         )
-    if version is None or version < 1:
-        raise LedgerError(f"a ledger of version {version}, which no program writes: is it damaged?")
     return version
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine, Table, event
 
 from provenance.ledger.sql._schema import BLOCKS, SEQUENCES
+from provenance.ledger.sql._sound import USED, unsound_in_sql
 
 #: Values of one list in a statement; SQLite's limit was 999 once.
 AT_ONCE: Final = 500
@@ -110,6 +111,7 @@ def use_ids(connection: Connection, ids: Iterable[str], session: str, at: int, *
     """Note that those of the ids that a session has were used, and return how many these are.
 
     The ids are sorted; ``at`` is in microseconds since 1970 UTC, and ``count`` is what to add to their uses.
+    Rows of SQLite where something else than numbers would be added to are left out.
     """
     used = 0
     for chunk in in_chunks(ids):
@@ -135,4 +137,4 @@ _USE_IN_ORDER: Final = f"""
 _USE: Final = f"""
     UPDATE {SEQUENCES} SET
         last_used_at = max(coalesce(last_used_at, ?), ?), last_use = max(last_use, ?), uses = uses + ?
-    WHERE session_id = ? AND sequence_id IN ({{marks}})"""
+    WHERE session_id = ? AND sequence_id IN ({{marks}}) AND NOT ({unsound_in_sql(USED, "sqlite")})"""

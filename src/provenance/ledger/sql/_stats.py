@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, case, func, select, text
 
-from provenance.errors import LedgerError
 from provenance.ledger.sql._schema import BLOCKS, SEQUENCES
+from provenance.ledger.sql._sound import refuse_stored
 from provenance.ledger.stats import LedgerStats, SessionStats
 
 _S: Final = SEQUENCES.c
@@ -30,6 +29,7 @@ _SESSIONS: Final[Select[Any]] = select(
     _number_of(_S.uses == 1).label("used_once"),
     _number_of(_S.uses > 1).label("used_again"),
 ).group_by(_S.session_id)
+_COUNTED: Final = ("session_id", "sampled_at", "last_use", "uses", "record_stability_info", "logprobs")
 _PROMPTS: Final = select(func.count(_S.prompt.distinct()))
 _BLOCKS: Final = select(func.count()).select_from(BLOCKS)
 _BYTES: Final = {
@@ -39,16 +39,17 @@ _BYTES: Final = {
 
 
 def stats_of(connection: Connection) -> LedgerStats:
-    """Count everything."""
+    """Count everything.
+
+    Raises:
+        LedgerError: what is counted is not what a program writes.
+    """
+    refuse_stored(connection, _COUNTED)
     sessions = []
-    for row in connection.execute(_SESSIONS):
-        session_id, *numbers = row
-        if not isinstance(session_id, str) or not all(isinstance(n, int | float | Decimal) for n in numbers):
-            raise LedgerError("damaged: a record holds what no program writes")
-        names = _SESSIONS.selected_columns.keys()[1:]
-        sessions.append(
-            SessionStats.of(session_id, **{k: int(n) for k, n in zip(names, numbers, strict=True)})
-        )
+    names = _SESSIONS.selected_columns.keys()[1:]
+    for session_id, *numbers in connection.execute(_SESSIONS):
+        counts = {name: int(number) for name, number in zip(names, numbers, strict=True)}
+        sessions.append(SessionStats.of(session_id, **counts))
     return LedgerStats(
         sessions=tuple(sorted(sessions, key=lambda session: session.session_id)),
         prompts=connection.scalar(_PROMPTS) or 0,

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from provenance.columns import Array, Ints
+from provenance.columns import Array, Ints, Mask
 from provenance.errors import LedgerError
 
-__all__ = ["pack", "unpack"]
+__all__ = ["misfits", "pack", "unpack"]
 
 
 def pack(buffers: Sequence[bytes]) -> list[bytes]:
@@ -37,10 +37,9 @@ def unpack(buffers: Sequence[bytes], counts: Ints) -> npt.NDArray[np.int32]:
     Raises:
         LedgerError: a buffer does not hold so many.
     """
-    sizes = np.array([len(buffer) for buffer in buffers], np.int64)
-    widths = sizes // np.maximum(counts, 1)
-    if np.any((widths * counts != sizes) | (widths > 4) | ((widths == 0) & (counts > 0))):
+    if misfits(buffers, counts).any():
         raise LedgerError("damaged: the length of packed tokens does not fit their number")
+    widths = _widths_of(buffers, counts)
     found = set(widths[counts > 0].tolist())
     if len(found) < 2:
         return _widened(b"".join(buffers), *(found or {4}))
@@ -50,6 +49,21 @@ def unpack(buffers: Sequence[bytes], counts: Ints) -> npt.NDArray[np.int32]:
         chosen = b"".join(buffers[i] for i in np.flatnonzero(own).tolist())
         tokens[np.repeat(own, counts)] = _widened(chosen, width)
     return tokens
+
+
+def misfits(buffers: Sequence[bytes], counts: Ints) -> Mask:
+    """Which buffers cannot hold so many ids, (len(buffers),)."""
+    sizes = np.array([len(buffer) for buffer in buffers], np.int64)
+    widths = _widths_of(buffers, counts)
+    misfit: Mask = (widths * counts != sizes) | (widths > 4) | ((widths == 0) & (counts > 0))
+    return misfit
+
+
+def _widths_of(buffers: Sequence[bytes], counts: Ints) -> Ints:
+    """Bytes of each id of a buffer, where it holds so many."""
+    sizes = np.array([len(buffer) for buffer in buffers], np.int64)
+    widths: Ints = sizes // np.maximum(counts, 1)
+    return widths
 
 
 def _width_of(tokens: Array) -> int:

@@ -13,6 +13,7 @@ from provenance.ledger.sql._prompts import PromptCache
 from provenance.ledger.sql._reads import known_ids, look_up
 from provenance.ledger.sql._rows import conflict, distinct, is_storable, rows_of
 from provenance.ledger.sql._schema import BLOCKS, SEQUENCES
+from provenance.ledger.sql._sound import USED, refuse_stored
 from provenance.ledger.sql._statements import in_chunks, insert_new, use_ids
 from provenance.sequences import SequenceTable
 
@@ -71,7 +72,8 @@ def _settle(connection: Connection, table: SequenceTable) -> list[int]:
                     later.append(row)
     for row in sorted(later):
         ids, session, at = [table.sequence_id[row]], table.session_id[row], int(table.last_used_at[row])
-        use_ids(connection, ids, session, at, count=0)
+        if not use_ids(connection, ids, session, at, count=0):
+            refuse_stored(connection, USED)
     return sorted(gone)
 
 
@@ -79,13 +81,15 @@ def renew_ids(connection: Connection, ids: Sequence[str], session: str, at: int)
     """Note that sequences were used at a time in microseconds; returns how many.
 
     Raises:
-        LedgerError: one is not recorded.
+        LedgerError: one is not recorded, or what is noted of its use is not what a program writes.
     """
     wanted = set(ids)
     storable = sorted(i for i in wanted if is_storable(i) and is_storable(session))
     renewed = use_ids(connection, storable, session, at, count=1)
     if renewed < len(wanted):
         known = known_ids(connection, wanted, session)
+        if known.issuperset(wanted):
+            refuse_stored(connection, USED)
         missing = next(i for i in ids if i not in known)
         raise LedgerError(f"sequence {missing!r} of session {session!r} is not recorded; nothing was renewed")
     return renewed
