@@ -203,6 +203,8 @@ USAGE = {
     "unknown loss": (["check", "DATA", "--loss", "stable_reinforced"], "stable_reinforce'"),
     "unknown rule": (["check", "DATA", "--select", "VAL01"], "VAL01"),
     "no rule left": (["check", "DATA", "--select", "ADV001", "--ignore", "ADV"], "--ignore"),
+    "no rule named": (["check", "DATA", "--select", ""], "'' names no rule"),
+    "commas alone": (["check", "DATA", "--ignore", ", ,"], "', ,' names no rule"),
     "bad JSON": (["check", "DATA", "--loss-config", "kl_coeff=0.1.2"], "kl_coeff"),
     "no JSON": (["check", "DATA", "--loss-config", "kl_coeff"], "KEY=JSON"),
     "endless JSON": (["check", "DATA", "--loss-config", "kl_coeff=" + "[" * 99_999], "kl_coeff"),

@@ -204,7 +204,7 @@ class Report:
         verdict = "valid" if self.valid else "invalid"
         return (
             f"<Report: {verdict}, {self.bad_datums} of {self.datums} datums bad, "
-            f"{self.errors} errors, {self.warnings} warnings>"
+            f"{count(self.errors, 'error')}, {count(self.warnings, 'warning')}>"
         )
 
     def _repr_html_(self) -> str:

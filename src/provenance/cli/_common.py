@@ -53,9 +53,13 @@ def width_of(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def codes_of(values: Sequence[str]) -> list[str]:
+def codes_of(values: Sequence[str], option: str) -> list[str]:
     """Codes of an option that takes several, separated by commas, and may be repeated."""
-    return [code.strip().upper() for value in values for code in value.split(",") if code.strip()]
+    codes = [code.strip().upper() for value in values for code in value.split(",") if code.strip()]
+    if values and not codes:
+        # Of an empty variable in a script: it would mean all rules.
+        raise click.BadParameter(f"{values[0]!r} names no rule", param_hint=f"'{option}'")
+    return codes
 
 
 def loss_config_of(values: Sequence[str]) -> dict[str, Any] | None:

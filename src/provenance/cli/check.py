@@ -45,7 +45,7 @@ __all__ = ["check"]
     "--write-good",
     metavar="PATH",
     shell_complete=complete_files,
-    help="Copy the datums without errors to a file, as they are.",
+    help="Copy the datums without errors to a file, as they are; a warning is no error, whatever --fail-on.",
 )
 @click.option(
     "--write-bad",
@@ -117,7 +117,9 @@ def check(
 
     given = Stated(loss, session, loss_configuration or None)
     loss, session, stated_config = stated_by(data, given, max_line=max_line)
-    contract = changed_contract_of(loss, config, codes_of(select), codes_of(ignore), parameters)
+    contract = changed_contract_of(
+        loss, config, codes_of(select, "--select"), codes_of(ignore, "--ignore"), parameters
+    )
     arguments: dict[str, Any] = {
         "data": list(data),
         "contract": contract,

@@ -123,7 +123,9 @@ def fuzz(
     refuse_same_file(output, config, *data, *ledger)
     given = Stated(loss, session, loss_configuration or None)
     loss, session, stated_config = stated_by(data, given, max_line=max_line)
-    contract = changed_contract_of(loss, config, codes_of(select), codes_of(ignore), parameters)
+    contract = changed_contract_of(
+        loss, config, codes_of(select, "--select"), codes_of(ignore, "--ignore"), parameters
+    )
     with open_output(output) as stream:
         with StepBar() if sys.stderr.isatty() and not quiet else nullcontext() as bar:
             report = run(

@@ -167,9 +167,10 @@ def logprob_mismatch(batch: Batch, field: str) -> Verdict:
     """A logprob under a sampled target span differs from what the sampler returned.
 
     The loss needs the sampler's own logprobs; values recomputed by another engine are close but not these,
-    and the difference is the very thing that the KL term measures. The tolerance admits a round trip
-    through bfloat16. Pass on what sampling returned. Evidence: documented (Losses page: logprobs are those
-    of the sampler).
+    and the difference is the very thing that the KL term measures. Where most of a run differs widely its
+    logprobs belong to other targets, mostly the neighbours. The tolerance admits a round trip through
+    bfloat16. Pass on what sampling returned, each at its own target. Evidence: documented (Losses page:
+    logprobs are those of the sampler).
     """
     differences, limits = batch.claims.logprob_differences, batch.parameters
     beyond = differences.beyond(limits.logprob_abs, limits.logprob_rel)
