@@ -33,13 +33,18 @@ def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """The events, as their fields; times are numbers that nobody knows beforehand."""
     events = []
     for record in caplog.records:
-        fields = {name: value for name, value in vars(record).items() if name not in OWN}
+        fields = _own({name: value for name, value in vars(record).items() if name not in OWN})
         assert record.name == "provenance"
         assert record.getMessage().startswith(f"{fields['action']}: ")
         assert record.funcName != "event"  # the place is that of the caller
         assert fields.pop("seconds", 0.0) >= 0
         events.append({"level": record.levelname, **fields})
     return events
+
+
+def _own(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without what a library adds to every record of a process in which it was imported, as Ray does."""
+    return {name: value for name, value in fields.items() if not name.startswith("_")}
 
 
 def check(folder: Path, **options: Any) -> provenance.Report:
@@ -157,8 +162,7 @@ def written_by(formatter: logging.Formatter) -> dict[str, Any]:
         event(logging.WARNING, "ledger read", files=2, seconds=0.5, missing=None)
     finally:
         LOGGER.removeHandler(handler)
-    written: dict[str, Any] = json.loads(stream.getvalue())
-    return written
+    return _own(json.loads(stream.getvalue()))
 
 
 def test_json_loggers_get_the_fields() -> None:

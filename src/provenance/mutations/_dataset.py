@@ -73,7 +73,7 @@ class Dataset:
         without = [
             replace(violation, location=replace(violation.location, file=None)) for violation in report
         ]
-        return replace(report, violations=tuple(without))
+        return replace(report, violations=tuple(without), files={})
 
     def to_jsonl(self) -> bytes:
         """The datums as a file of one object a line; NaN and infinities as the literals that readers take."""
