@@ -595,6 +595,10 @@ TABLES: dict[str, tuple[Callable[[], pa.Table], str]] = {
         lambda: _sequences(tokens=pa.array([[-1]], pa.list_(pa.int32()))),
         "row 0: tokens[0]: -1 is not a token id",
     ),
+    "a late year": (
+        lambda: _sequences(sampled_at=pa.array([2**62], pa.timestamp("us", "UTC"))),
+        f"row 0: sampled_at: {2**62} us is out of range",
+    ),
 }
 #: Rows that are fine in Arrow, and that JSON cannot hold.
 NOT_JSON: dict[str, tuple[Callable[[], pa.Table], str]] = {
@@ -605,10 +609,6 @@ NOT_JSON: dict[str, tuple[Callable[[], pa.Table], str]] = {
     "ragged rows": (
         lambda: pa.table({"model_input_tokens": [[1], [1, 2]], "weights": [[[1.0]], [[1.0], [1.0, 2.0]]]}),
         "row 1: weights: rows of different lengths, or a null for a row",
-    ),
-    "a late year": (
-        lambda: _sequences(sampled_at=pa.array([2**62], pa.timestamp("us", "UTC"))),
-        f"row 0: sampled_at: {2**62} us is out of range",
     ),
     "a key twice": (
         lambda: pa.table({"model_input_tokens": [[1]], "metadata": ['{"a": 1, "a": 2}']}),

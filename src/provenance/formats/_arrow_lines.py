@@ -70,7 +70,7 @@ def sequence_lines(batch: Any, table: SequenceTable) -> list[str]:
     for name in ("prompt_tokens", "tokens", "logprobs"):
         fields[name] = list_texts(columns[name])
     for name in ("sampled_at", "last_used_at"):
-        fields[name] = _times(name, getattr(table, name))
+        fields[name] = _times(getattr(table, name))
     fields["record_stability_info"] = ["true" if flag else "false" for flag in table.record_stability_info]
     for name in ("model", "policy_version", "stop_reason"):
         fields[name] = [None if word is None else dumps(word).decode() for word in getattr(table, name)]
@@ -97,14 +97,8 @@ def _grouped(offsets: Ints, words: list[str]) -> list[str]:
     return [f"[{','.join(words[a:b])}]" for a, b in pairwise(bounds)]
 
 
-def _times(name: str, moments: Ints) -> _Words:
-    words: _Words = []
-    for row, moment in enumerate(moments.tolist()):
-        try:
-            words.append(None if moment == ABSENT else f'"{rfc3339(moment)}"')
-        except OverflowError:
-            raise RowError(row, name, f"{moment} us is beyond the years that RFC 3339 has") from None
-    return words
+def _times(moments: Ints) -> _Words:
+    return [None if moment == ABSENT else f'"{rfc3339(moment)}"' for moment in moments.tolist()]
 
 
 def _tensors(name: str, column: Any) -> _Words:
