@@ -6,13 +6,10 @@ Of bounded size, whatever the report holds: ``--format html`` writes the page th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from provenance._html import BAD, FAINT, GOOD, cell, element, table, text_of
-
-if TYPE_CHECKING:
-    from provenance.report import Report, Violation
+from provenance.report import Report, Violation, broken_codes, reasons_of, verdict
 
 __all__ = ["report_to_html"]
 
@@ -25,8 +22,6 @@ _HEADS: Final = ("rule", "severity", "violations", "datums", "the first")
 
 def report_to_html(report: Report) -> str:
     """The report as a fragment of HTML."""
-    from provenance.report import verdict
-
     parts = [element("div", element("b", text_of(verdict(report))), GOOD if report.valid else BAD)]
     if report.counts:
         head = [cell(name, head="col") for name in _HEADS]
@@ -43,8 +38,7 @@ def _rules(report: Report) -> Iterator[list[str]]:
     shown: dict[str, list[Violation]] = {}
     for violation in report.violations:
         shown.setdefault(violation.code, []).append(violation)
-    # Errors first: "error" sorts before "warning".
-    for code in sorted(report.counts, key=lambda code: (report.severities[code], code)):
+    for code in broken_codes(report):
         found, first = report.counts[code], shown.get(code, [])[:_EXAMPLES]
         examples = [element("div", text_of(violation, _LONGEST)) for violation in first]
         if more := found.violations - len(first):
@@ -60,9 +54,8 @@ def _rules(report: Report) -> Iterator[list[str]]:
 
 
 def _not_checked(report: Report) -> Iterator[str]:
-    entries = sorted(report.not_checked, key=lambda entry: entry.reason)
-    grouped = [(reason, list(group)) for reason, group in groupby(entries, key=lambda entry: entry.reason)]
-    for reason, group in grouped[:_REASONS]:
-        yield f"{', '.join(sorted({entry.code for entry in group}))} ({text_of(reason)})"
+    grouped = sorted(reasons_of(report.not_checked).items())
+    for reason, codes in grouped[:_REASONS]:
+        yield f"{', '.join(codes)} ({text_of(reason)})"
     if (more := len(grouped) - _REASONS) > 0:
         yield f"... and for {more:,} more reasons"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -265,3 +265,16 @@ def verdict(report: Report) -> str:
         have = "has" if report.bad_datums == 1 else "have"
         where = [f"{report.bad_datums:,} of {count(report.datums, 'datum')} {have} errors", errors]
     return "invalid: " + ", ".join(where + warnings + rules)
+
+
+def broken_codes(report: Report) -> list[str]:
+    """Codes of the rules that were broken: those of errors first, then by code."""
+    return sorted(report.codes(), key=lambda code: (report.severities[code] != Severity.ERROR, code))
+
+
+def reasons_of(entries: Iterable[NotChecked]) -> dict[str, list[str]]:
+    """Why rules were not checked, in the order of the entries -> the codes of these rules, sorted."""
+    codes: dict[str, set[str]] = {}
+    for entry in entries:
+        codes.setdefault(entry.reason, set()).add(entry.code)
+    return {reason: sorted(of_reason) for reason, of_reason in codes.items()}

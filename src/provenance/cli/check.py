@@ -178,19 +178,12 @@ def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool, fa
 
 def _hints(report: Report, given: Mapping[str, Any]) -> Iterator[str]:
     """What to do next: look at the first violation that is in a datum of a file, keep the good datums."""
-    from provenance.engine.evaluate import GLOBAL_LEVELS
     from provenance.report import Severity
-    from provenance.reports.text import count
-    from provenance.rules import registry
+    from provenance.reports.text import count, inspect_words
 
     for violation in sorted(report, key=lambda found: (found.severity != Severity.ERROR, found.code)):
-        at = violation.location
-        # FMT findings and records may be of the ledger's files, which inspect does not read.
-        in_datum = registry()[violation.code].at not in GLOBAL_LEVELS
-        if in_datum and at.row is not None and at.file not in (None, "<stdin>"):
-            place = ("--row", at.row) if at.line is None else ("--line", at.line)
-            words = ["provenance", "inspect", at.file, *place, *_circumstances(given)]
-            yield f"the first of these: {shlex.join(map(str, words))}"
+        if words := inspect_words(violation):
+            yield f"the first of these: {shlex.join([*words, *_circumstances(given)])}"
             break
     if report.bad_datums and report.good_datums and given["write_good"] is None:
         yield f"the {count(report.good_datums, 'good datum')} alone: --write-good PATH"

@@ -7,18 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from provenance._text import count, escape
-from provenance.report import Count, Report, Severity
+from provenance.report import Count, Report
+from provenance.reports.text import RUNS
 from provenance.rules import registry
 
-__all__ = ["PLACELESS", "broken_codes", "counted", "explained", "place_of", "reasons"]
+__all__ = ["PLACELESS", "counted", "explained", "place_of", "reasons"]
 
 #: What stands for a file in the location of data that are in none.
 PLACELESS = (None, "<stdin>", "ledger")
-
-
-def broken_codes(report: Report) -> list[str]:
-    """Codes of the rules that were broken, those of errors first."""
-    return sorted(report.codes(), key=lambda code: (report.severities[code] != Severity.ERROR, code))
 
 
 def counted(code: str, found: Count) -> str:
@@ -26,8 +22,7 @@ def counted(code: str, found: Count) -> str:
     level = registry()[code].at
     words = count(found.violations, "violation")
     words += f" in {count(found.datums, 'datum')}" if found.datums else ""
-    # Only these come in runs, so that a violation may have several.
-    return words + (f", {count(found.elements, level)}" if level in ("position", "element") else "")
+    return words + (f", {count(found.elements, level)}" if level in RUNS else "")
 
 
 def explained(code: str) -> str:

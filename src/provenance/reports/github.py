@@ -12,8 +12,8 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from provenance._text import count, escape
-from provenance.report import NotChecked, Report, Severity, Violation, verdict
-from provenance.reports._machine import PLACELESS, broken_codes, counted, explained, place_of
+from provenance.report import NotChecked, Report, Severity, Violation, broken_codes, reasons_of, verdict
+from provenance.reports._machine import PLACELESS, counted, explained, place_of
 from provenance.reports.text import violation_to_text
 from provenance.rules import registry
 
@@ -130,14 +130,11 @@ def _details(report: Report) -> Iterator[str]:
 
 
 def _not_checked(entries: Iterable[NotChecked]) -> Iterator[str]:
-    codes_of: dict[str, list[str]] = {}
-    for entry in entries:
-        codes_of.setdefault(entry.reason, []).append(entry.code)
-    if codes_of:
+    if codes_of := reasons_of(entries):
         yield f"<details><summary>not checked: {count(len(codes_of), 'reason')}</summary>"
         yield "<ul>"
         for reason, codes in codes_of.items():
-            yield f"<li>{_html(reason)}: {', '.join(sorted(set(codes)))}</li>"
+            yield f"<li>{_html(reason)}: {', '.join(codes)}</li>"
         yield "</ul>"
         yield "</details>"
 

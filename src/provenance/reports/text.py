@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final, Literal
 
 from provenance._text import clip, count, escape
-from provenance.report import NotChecked, Report, Severity, Violation, verdict
+from provenance.report import (
+    NotChecked,
+    Report,
+    Severity,
+    Violation,
+    broken_codes,
+    reasons_of,
+    verdict,
+)
 
 __all__ = [
+    "RUNS",
     "Paint",
     "Role",
     "clip",
     "count",
     "escape",
     "findings_to_text",
+    "inspect_words",
+    "naming_sequence",
     "plain",
     "report_to_text",
     "verdict",
@@ -31,7 +43,7 @@ Role = Literal["error", "warning", "good", "title", "hint", "prompt", "sampled"]
 Paint = Callable[[str, Role], str]
 
 #: Rules of these levels report contiguous runs, so one violation may have several elements.
-_RUNS: Final = frozenset({"position", "element"})
+RUNS: Final = frozenset({"position", "element"})
 _REASONS: Final = 20
 _HINTED: Final = 3
 
@@ -84,7 +96,7 @@ def _lines(report: Report, width: int | None, paint: Paint, hints: Iterable[str]
     shown: dict[str, list[Violation]] = {}
     for violation in report.violations:
         shown.setdefault(violation.code, []).append(violation)
-    broken = sorted(report.codes(), key=lambda c: (report.severities[c] != Severity.ERROR, c))
+    broken = broken_codes(report)
     for code in broken:
         yield from _rule(report, code, shown.get(code, []), width, paint)
         yield ""
@@ -117,7 +129,7 @@ def _rule(
     where = f" in {count(found.datums, 'datum')}" if found.datums else ""
     flat = shown and not any(isinstance(v.location.index, tuple) for v in shown)
     noun = "position" if flat else level
-    elements = f", {count(found.elements, noun)}" if level in _RUNS else ""
+    elements = f", {count(found.elements, noun)}" if level in RUNS else ""
     title = f"{severity.value} {code} {name}: {count(found.violations, 'violation')}{where}{elements}"
     for line in wrap(title, width, hang=0):
         yield paint(line, role)
@@ -130,11 +142,28 @@ def _rule(
 
 def violation_to_text(violation: Violation) -> str:
     """One violation on one line, with its place."""
-    text = str(violation)
+    return escape(clip(naming_sequence(str(violation), violation)))
+
+
+def naming_sequence(text: str, violation: Violation) -> str:
+    """Words about a violation, and its sequence where they do not name that."""
     sequence = violation.location.sequence_id
-    if sequence is not None and sequence not in text and repr(sequence) not in text:
-        text += f" (sequence {sequence!r})"
-    return escape(clip(text))
+    if sequence is None or sequence in text or repr(sequence) in text:
+        return text
+    return f"{text} (sequence {sequence!r})"
+
+
+def inspect_words(violation: Violation) -> list[str] | None:
+    """The command that shows the datum of a violation, less ledger and such; None if it is in no file."""
+    from provenance.engine.evaluate import GLOBAL_LEVELS
+
+    at = violation.location
+    # FMT findings and records may be of the ledger's files, which inspect does not read.
+    in_datum = _declared(violation.code)[1] not in GLOBAL_LEVELS
+    if not in_datum or at.row is None or at.file is None or at.file == "<stdin>":
+        return None
+    place = ("--row", at.row) if at.line is None else ("--line", at.line)
+    return ["provenance", "inspect", at.file, place[0], str(place[1])]
 
 
 def _declared(code: str) -> tuple[str, str]:
@@ -145,13 +174,9 @@ def _declared(code: str) -> tuple[str, str]:
 
 
 def _not_checked(entries: Iterable[NotChecked], width: int | None) -> Iterator[str]:
-    codes_of: dict[str, list[str]] = {}
-    for entry in entries:
-        codes = codes_of.setdefault(entry.reason, [])
-        if entry.code not in codes:
-            codes.append(entry.code)
-    for reason, codes in list(codes_of.items())[:_REASONS]:
-        text = f"{escape(reason)}: {', '.join(sorted(codes))}"
+    codes_of = reasons_of(entries)
+    for reason, codes in islice(codes_of.items(), _REASONS):
+        text = f"{escape(reason)}: {', '.join(codes)}"
         yield from wrap(text, width, indent=2, hang=4)
     if (more := len(codes_of) - _REASONS) > 0:
         yield f"  ... and for {count(more, 'more reason')}"

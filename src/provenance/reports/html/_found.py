@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from provenance.engine.evaluate import GLOBAL_LEVELS
-from provenance.report import Report, Severity, Violation
-from provenance.reports.text import clip, count
+from provenance.report import Report, Violation, broken_codes, reasons_of
+from provenance.reports.text import RUNS, clip, count, inspect_words, naming_sequence
 from provenance.rules import registry
 
 #: A datum's file and row.
 Key = tuple[str | None, int | None]
-#: Rules of these levels report runs, so one violation may have several elements.
-_RUNS: Final = frozenset({"position", "element"})
 #: Files that are listed.
 _FILES: Final = 50
 #: A rule's page ends with it.
@@ -94,16 +92,12 @@ def found_of(report: Report, files: Mapping[str, int], anchors: Mapping[Key, str
     shown: dict[str, list[Violation]] = {}
     for violation in report:
         shown.setdefault(violation.code, []).append(violation)
-    order = sorted(report.codes(), key=lambda code: (report.severities[code] != Severity.ERROR, code))
-    return [_found(report, code, shown.get(code, []), files, anchors) for code in order]
+    return [_found(report, code, shown.get(code, []), files, anchors) for code in broken_codes(report)]
 
 
 def not_checked_of(report: Report) -> list[NotChecked]:
     """The rules that could not be judged, by reason."""
-    codes_of: dict[str, set[str]] = {}
-    for entry in report.not_checked:
-        codes_of.setdefault(entry.reason, set()).add(entry.code)
-    return [NotChecked(clip(reason), sorted(codes)) for reason, codes in codes_of.items()]
+    return [NotChecked(clip(reason), codes) for reason, codes in reasons_of(report.not_checked).items()]
 
 
 def by_file(report: Report) -> FileTable:
@@ -122,7 +116,7 @@ def _found(
     rule, found = registry()[code], report.counts[code]
     size = [count(found.violations, "violation")]
     size += [f"in {count(found.datums, 'datum')}"] if found.datums else []
-    size += [f"{count(found.elements, rule.at)} in all"] if rule.at in _RUNS else []
+    size += [f"{count(found.elements, rule.at)} in all"] if rule.at in RUNS else []
     why, _, evidence = " ".join(rule.doc.partition("\n")[2].split()).rpartition(_EVIDENCE)
     return Found(
         code=code,
@@ -140,24 +134,14 @@ def _found(
 
 def _example(violation: Violation, files: Mapping[str, int], anchors: Mapping[Key, str]) -> Example:
     at = violation.location
-    message, sequence = violation.message, at.sequence_id
-    if sequence is not None and sequence not in message and repr(sequence) not in message:
-        message += f" (sequence {sequence!r})"
     anchor = anchors.get(key_of(violation))
     in_datum = registry()[violation.code].at not in GLOBAL_LEVELS
+    words = inspect_words(violation) if anchor is None else None
     return Example(
         place=clip(str(replace(at, field=None, index=None))),
         element=clip(str(replace(at, file=None, row=None, line=None))),
-        message=clip(message),
+        message=clip(naming_sequence(violation.message, violation)),
         file=None if at.file is None else files[at.file],
         anchor=anchor if in_datum else None,
-        command=_inspect(violation) if in_datum and anchor is None else None,
+        command=clip(shlex.join(words)) if words else None,
     )
-
-
-def _inspect(violation: Violation) -> str | None:
-    at = violation.location
-    if at.file in (None, "<stdin>") or at.row is None:
-        return None
-    place = ("--row", at.row) if at.line is None else ("--line", at.line)
-    return clip(shlex.join(map(str, ("provenance", "inspect", at.file, *place))))
