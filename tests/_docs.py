@@ -75,6 +75,17 @@ def blocks_of(text: str) -> list[Block]:
     ]
 
 
+def block(page: str, start: str) -> str:
+    """The text of the one block of a page that starts so."""
+    found = [
+        each.text
+        for each in blocks_of((DOCS / page).read_text(encoding="utf-8"))
+        if each.text.startswith(start)
+    ]
+    assert len(found) == 1, f"docs/{page}: {len(found)} blocks start with {start!r}"
+    return found[0]
+
+
 def steps_of(text: str) -> Iterator[Step]:
     fences = list(FENCE.finditer(text))
     for fence, after in zip_longest(fences, fences[1:]):

@@ -8,8 +8,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from _docs import COMMAND, block
 from test_cli import call, on_terminal
-from test_rollouts_build import DOCS, lines, rollout, turn, write
+from test_rollouts_build import lines, rollout, turn, write
 from test_rollouts_nemo_gym import FIRST, NOW, RAW, SAMPLED, needs_files, record
 
 from provenance.integrations.rollouts import names
@@ -19,10 +20,10 @@ from provenance.integrations.rollouts import names
 def test_the_two_commands_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rollouts.jsonl").write_bytes((RAW / "blackjack_env.example_rollouts.jsonl").read_bytes())
-    (text,) = re.findall(
-        r"^    provenance build .*?(?=\n\n)", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    build, check = (
+        shlex.split(found["command"].replace("\\\n", ""))[1:]
+        for found in COMMAND.finditer(block("importing.md", "$ provenance build "))
     )
-    build, check = (shlex.split(command)[1:] for command in text.replace("\\\n", "").splitlines())
     built = call(*build)
     assert (built.returncode, built.stderr) == (0, "")
     assert built.stdout == "5 rollouts, 5 datums, 6 sequences, 0 not used\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _docs import block
 
 import provenance
 from provenance import LedgerError, ProvenanceError, ReadError, SchemaError, WriteError
@@ -21,7 +22,6 @@ from provenance.integrations import rollouts
 from provenance.integrations.rollouts import _build
 
 NOW = "2026-01-02T12:00:00Z"
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "importing.md"
 
 Record = dict[str, Any]
 POINTER = {"type": "image_asset_pointer", "location": "a", "format": "png", "expected_tokens": 1}
@@ -403,10 +403,7 @@ def test_an_image_in_a_prompt_of_turns(tmp_path: Path) -> None:
 
 
 def test_the_turns_of_the_documentation(tmp_path: Path) -> None:
-    (text,) = re.findall(
-        r"^    (\{\"turns\": .*?\})\n\n", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-    built = build(tmp_path, json.loads(text), baseline=0)
+    built = build(tmp_path, json.loads(block("importing.md", '{"turns"')), baseline=0)
     assert (built.rollouts, built.datums, built.sequences, built.unusable) == (1, 1, 2, {})
 
 
@@ -415,10 +412,9 @@ def test_the_turns_of_the_documentation(tmp_path: Path) -> None:
 
 def test_adding_a_format_is_adding_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of docs/importing.md, as it stands there."""
-    (code,) = re.findall(r"```python .*?\n(\"\"\"What .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     package = tmp_path / "formats"
     package.mkdir()
-    (package / "completions.py").write_text(code, encoding="utf-8")
+    (package / "completions.py").write_text(block("importing.md", '"""What our sampler'), encoding="utf-8")
     monkeypatch.setattr(rollouts, "__path__", [*rollouts.__path__, str(package)])
     assert rollouts.names() == ["completions", "nemo-gym", "turns"]
     line = {
