@@ -515,3 +515,22 @@ def test_threads_may_read_a_memory_ledger_while_others_record() -> None:
         list(pool.map(work, range(8)))
     assert wrong == []
     assert len(pickle.loads(pickle.dumps(ledger))) == len(ledger) == 8 * 150
+
+
+def test_a_memory_ledger_grows_in_place_and_is_pickled_without_its_room() -> None:
+    ledger = MemoryLedger()
+    for number in range(1100):
+        ledger.record([sequence(str(number), tokens=[number, 0])])
+        ledger.renew([str(number // 2)], "s", NOON + number * HOUR)
+    table = ledger.lookup([str(number) for number in range(1100)], "s")
+    assert table.known.all()
+    assert [table.tokens(i).tolist() for i in range(1100)] == [[i, 0] for i in range(1100)]
+    renewed = [microseconds(NOON + (2 * i + 1) * HOUR) for i in range(550)]
+    assert table.last_used_at.tolist() == renewed + [ABSENT] * 550
+    rows = ledger._rows
+    assert len(rows._columns["row"]) > len(rows) == 1101
+    again = pickle.loads(pickle.dumps(ledger))
+    assert len(again._rows._columns["row"]) == 1101
+    assert again.record([sequence("more")]) == 1
+    assert again.lookup(["more", "7"], "s").tokens(1).tolist() == [7, 0]
+    assert len(ledger) == 1100

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from provenance.columns import Array, Ints, Mask, distinct, offsets_of, view
+from provenance.columns import Array, Ints, Mask, any_in_rows, distinct, offsets_of, view
 
 #: Which of several ranges, and the numbers of these.
 Block = tuple[slice, Array]
@@ -16,8 +16,10 @@ Block = tuple[slice, Array]
 _PLACE_BITS: Final = 32
 #: Distance between the first addresses of two neighbouring segments of a pool.
 SEGMENT: Final = 1 << _PLACE_BITS
-#: Numbers that are gathered at a time.
+#: Numbers and ranges that are gathered at a time. Slices of so few ranges are gone before Python's garbage
+#: collector, which counts them, looks through all that the process holds.
 _BLOCK: Final = 1 << 16
+_RANGES: Final = 512
 
 
 class Pool:
@@ -86,12 +88,32 @@ class Pool:
 
     def blocks(self, starts: Ints, lengths: Ints) -> Iterator[Block]:
         """What ``gather`` returns, some ranges at a time, so that it stays in the processor's cache."""
-        total = int(lengths.sum())
-        firsts = [0] if len(starts) else []
+        total, count = int(lengths.sum()), len(starts)
+        firsts = np.arange(0, count, _RANGES)
         if total > _BLOCK:
-            firsts = distinct(offsets_of(lengths).searchsorted(np.arange(0, total, _BLOCK))).tolist()
-        for first, last in pairwise((*firsts, len(starts))):
+            full = offsets_of(lengths).searchsorted(np.arange(0, total, _BLOCK))
+            firsts = distinct(np.concatenate([firsts, full]))
+        for first, last in pairwise((*firsts.tolist(), count)):
             yield slice(first, last), self.gather(starts[first:last], lengths[first:last])
+
+    def equal(self, starts: Ints, lengths: Ints, numbers: Array) -> Mask:
+        """Which of these are what ``gather`` returns; shape (len(numbers),)."""
+        same = np.empty(len(numbers), np.bool_)
+        done = 0
+        for _, own in self.blocks(starts, lengths):
+            end = done + len(own)
+            np.equal(own, numbers[done:end], out=same[done:end])
+            done = end
+        return same
+
+
+def ranges_agree(one: Pool, its: Ints, other: Pool, others: Ints, lengths: Ints) -> Mask:
+    """Whether a range of one pool holds the numbers of a range of another; shape (len(lengths),)."""
+    agree = np.empty(len(lengths), np.bool_)
+    blocks = zip(one.blocks(its, lengths), other.blocks(others, lengths), strict=True)
+    for (block, left), (_, right) in blocks:
+        agree[block] = ~any_in_rows(left != right, offsets_of(lengths[block]))
+    return agree
 
 
 def _follow_each_other(starts: Ints, lengths: Ints) -> bool:

@@ -14,10 +14,12 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from provenance.columns import Ints, Mask, any_in_rows, offsets_of
+from provenance.columns import Ints, Mask, offsets_of
 from provenance.errors import LedgerError
+from provenance.ledger._growing import GrowingTable
 from provenance.ledger.stats import LedgerStats, SessionStats
 from provenance.models import SampledSequence
+from provenance.pool import ranges_agree
 from provenance.sequences import (
     ABSENT,
     COLUMNS,
@@ -63,15 +65,12 @@ class MemoryLedger:
 
     def _clear(self) -> None:
         # Row 0 is blank: a lookup answers with it where nothing is known.
-        blank = _blank()
-        self._pool, self._logprobs = blank.pool, blank.logprobs
-        self._parts = [blank]
-        self._size = 1
+        self._rows = GrowingTable(_blank())
         self._index: dict[str, dict[str, int]] = {}
         self._prompts: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return self._size - 1
+        return len(self._rows) - 1
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -88,7 +87,7 @@ class MemoryLedger:
         for row, key in enumerate(zip(table.session_id, table.sequence_id, strict=True)):
             earlier, at = first.setdefault(key, row), self._index.get(key[0], {}).get(key[1])
             if not table.same_content(earlier, table, row) or (
-                at is not None and not self._table.same_content(at, table, row)
+                at is not None and not self._rows.table.same_content(at, table, row)
             ):
                 raise LedgerError(
                     f"sequence {key[1]!r} of session {key[0]!r} is recorded already, with other content; "
@@ -118,12 +117,12 @@ class MemoryLedger:
             for row, sequence_id in enumerate(ids)
             if sequence_id not in index and first[sequence_id] == row
         ]
-        size = self._size
+        size = len(self._rows)
         self._append(table if len(new) == len(ids) else table.take(np.array(new, np.int64)))
-        index.update(zip([ids[row] for row in new], range(size, self._size), strict=True))
+        index.update(zip([ids[row] for row in new], range(size, len(self._rows)), strict=True))
         if len(new) == len(ids):
             return
-        known = self._table
+        known = self._rows.table
         for row in sorted(set(range(len(ids))) - set(new)):
             at = index[ids[row]]
             if known.same_content(at, table, row):
@@ -142,7 +141,7 @@ class MemoryLedger:
             rows[i] = elsewhere[min(elsewhere)] if elsewhere else 0
             if len(elsewhere) > 1:
                 ambiguous.append(i)
-        found = self._table.take(rows)
+        found = self._rows.table.take(rows)
         found.ambiguous[ambiguous] = True
         return found
 
@@ -156,7 +155,7 @@ class MemoryLedger:
                 raise LedgerError(
                     f"sequence {sequence_id!r} of session {session!r} is not recorded; nothing was renewed"
                 )
-        table, moment = self._table, moment_of_use(at)
+        table, moment = self._rows.table, moment_of_use(at)
         for row in {row for row in rows if row is not None}:
             table.last_used_at[row] = max(table.last_used_at[row], moment)
         self._uses.update((session, sequence_id) for sequence_id in set(ids))
@@ -170,7 +169,7 @@ class MemoryLedger:
     @_one_at_a_time
     def expiring(self, before: datetime, session: str | None = None) -> SequenceTable:
         """What was last used before a time, the oldest first (see ``Ledger.expiring``)."""
-        table, used = self._table, self._last_use()
+        table, used = self._rows.table, self._last_use()
         chosen = (used < microseconds(before)) & table.record_stability_info & table.known
         if session is not None:
             chosen &= table.session_id == session
@@ -181,8 +180,8 @@ class MemoryLedger:
     def prune(self, before: datetime) -> int:
         """Forget what was last used before a time (see ``Ledger.prune``)."""
         size = len(self)
-        kept = np.flatnonzero(self._table.known & (self._last_use() >= microseconds(before)))
-        table = self._table.take(kept)
+        kept = np.flatnonzero(self._rows.table.known & (self._last_use() >= microseconds(before)))
+        table = self._rows.table.take(kept)
         self._clear()
         self.load(table)
         kept_keys = zip(table.session_id, table.sequence_id, strict=True)
@@ -192,11 +191,11 @@ class MemoryLedger:
     @_one_at_a_time
     def stats(self) -> LedgerStats:
         """What is held, in numbers (see ``Ledger.stats``)."""
-        table, used = self._table, self._last_use()
+        table, used = self._rows.table, self._last_use()
         rows = np.flatnonzero(table.prompt_length > 0)
         rows = rows[np.unique(table.prompt_start[rows], return_index=True)[1]]
         # Prompts with equal digests may be there twice.
-        stored = self._pool.slices(table.prompt_start[rows], table.prompt_length[rows])
+        stored = self._rows.pool.slices(table.prompt_start[rows], table.prompt_length[rows])
         prompts = len({blake2b(tokens.tobytes()).digest() for tokens in stored})
         return LedgerStats(
             sessions=tuple(
@@ -206,11 +205,11 @@ class MemoryLedger:
             ),
             prompts=prompts,
             prompt_blocks=prompts,
-            stored_bytes=self._pool.nbytes + self._logprobs.nbytes,
+            stored_bytes=self._rows.pool.nbytes + self._rows.logprobs.nbytes,
         )
 
     def _session_stats(self, session: str, rows: Ints, used: Ints) -> SessionStats:
-        table = self._table
+        table = self._rows.table
         uses = Counter(min(self._uses[session, i], 2) for i in self._index[session])
         return SessionStats.of(
             session,
@@ -225,17 +224,7 @@ class MemoryLedger:
         )
 
     def _last_use(self) -> Ints:
-        return np.maximum(self._table.sampled_at, self._table.last_used_at)
-
-    @property
-    def _table(self) -> SequenceTable:
-        """All records in one table, row 0 the blank one."""
-        if len(self._parts) > 1:
-            columns = {
-                name: np.concatenate([getattr(part, name) for part in self._parts]) for name in COLUMNS
-            }
-            self._parts = [SequenceTable(**columns, pool=self._pool, logprobs=self._logprobs)]
-        return self._parts[0]
+        return np.maximum(self._rows.table.sampled_at, self._rows.table.last_used_at)
 
     def _append(self, table: SequenceTable) -> None:
         """Add the rows of a table, with its tokens and those of its prompts that are not there yet."""
@@ -243,9 +232,9 @@ class MemoryLedger:
         address, new = self._sort_out_prompts(table, digests)
         prompts = table.pool.joined(table.prompt_start[new], table.prompt_length[new])
         tokens = table.pool.joined(table.token_start, table.token_length)
-        first = self._pool.append(np.concatenate([np.zeros(0, np.int32), *prompts, *tokens]))
+        first = self._rows.pool.append(np.concatenate([np.zeros(0, np.int32), *prompts, *tokens]))
         logprobs = table.logprobs.joined(table.logprob_start, table.logprob_length)
-        first_logprob = self._logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
+        first_logprob = self._rows.logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
         # Places among the new prompts are negative, so that they cannot be taken for addresses.
         address = np.where(address < 0, first - 1 - address, address)
         self._prompts.update(zip(digests[new].tolist(), address[new].tolist(), strict=True))
@@ -254,10 +243,7 @@ class MemoryLedger:
             "token_start": first + int(table.prompt_length[new].sum()) + offsets_of(table.token_length)[:-1],
             "logprob_start": first_logprob + offsets_of(table.logprob_length)[:-1],
         }
-        # Copies: a view would keep alive whatever buffer of a file it lies in.
-        columns: dict[str, Any] = {name: getattr(table, name).copy() for name in COLUMNS} | own
-        self._parts.append(SequenceTable(**columns, pool=self._pool, logprobs=self._logprobs))
-        self._size += len(table)
+        self._rows.append({name: getattr(table, name) for name in COLUMNS} | own)
 
     def _sort_out_prompts(self, table: SequenceTable, digests: Ints) -> tuple[Ints, Ints]:
         """Find each row's prompt among those that are there and those of the other rows.
@@ -275,7 +261,7 @@ class MemoryLedger:
         known = np.array([self._prompts.get(digest, -1) for digest in digests[new].tolist()], np.int64)
         there = np.flatnonzero(known >= 0)
         rows = new[there]
-        found = self._pool.slices(known[there], table.prompt_length[rows])
+        found = self._rows.pool.slices(known[there], table.prompt_length[rows])
         prompts = table.pool.slices(table.prompt_start[rows], table.prompt_length[rows])
         same = [np.array_equal(a, b) for a, b in zip(found, prompts, strict=True)]
         known[there[~np.array(same, np.bool_)]] = -1
@@ -301,11 +287,11 @@ def _differ(table: SequenceTable, rows: Ints, others: Ints) -> Mask:
     """(len(rows),): the prompts of two rows are not the same."""
     same_length = table.prompt_length[rows] == table.prompt_length[others]
     rows, others = rows[same_length], others[same_length]
-    lengths = table.prompt_length[rows]
-    left = table.pool.gather(table.prompt_start[rows], lengths)
-    right = table.pool.gather(table.prompt_start[others], lengths)
+    starts = table.prompt_start
     differ: Mask = ~same_length
-    differ[same_length] = any_in_rows(left != right, offsets_of(lengths))
+    differ[same_length] = ~ranges_agree(
+        table.pool, starts[rows], table.pool, starts[others], table.prompt_length[rows]
+    )
     return differ
 
 

@@ -87,8 +87,12 @@ class Claims:
     @lazy
     def input_claims(self) -> tuple[Mask, Mask | None]:
         """(p,) the input token is the one that its span claims; (p,) or None: whether that can be said."""
+        columns = self._batch.columns
+        if self._batch.all_spanned and self.claim_in_range(INPUT_SPANS).all():
+            lengths = columns.input_spans.length
+            return self._table.pool.equal(self._bases(INPUT_SPANS), lengths, columns.tokens), None
         claimed, compared = self.claimed_tokens(INPUT_SPANS)
-        return self._batch.columns.tokens == claimed, compared
+        return columns.tokens == claimed, compared
 
     @lazy
     def target_claims(self) -> tuple[Mask, Mask | None]:
@@ -118,7 +122,7 @@ class Claims:
         nonempty = self._batch.columns.target_spans.length.nonzero()[0]
         span = nonempty[starts[nonempty].searchsorted(positions, "right") - 1]
         places = self._bases(TARGET_SPANS)[span] + positions - starts[span]
-        return self._table.pool.gather(places, np.ones(len(places), np.int64))
+        return self._table.pool.at(places, np.ones(len(places), np.bool_))
 
     @lazy
     def logprob_differences(self) -> LogprobDifferences:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from provenance.columns import PROMPT, TARGETS, Ints, Mask, any_in_rows, offsets_of
-from provenance.pool import Pool
+from provenance.columns import PROMPT, TARGETS, Ints, Mask
+from provenance.pool import Pool, ranges_agree
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, RECORD, SIBLING, TWO_TARGETS, WITH_IMAGE, case
 from provenance.rules._rule import Verdict, rule
@@ -306,11 +306,9 @@ def context_mismatch(batch: Batch, field: str) -> Verdict:
     valid[chosen] = as_long
     # A prompt that one verified input span covers needs no second look: most first turns are of that kind.
     rest = (as_long & ~_is_one_verified_prompt(batch, row, sequences, lengths)).nonzero()[0]
-    given = Pool(batch.columns.tokens).blocks(firsts[rest], lengths[rest])
-    recorded = batch.table.pool.blocks(batch.table.prompt_start[sequences[rest]], lengths[rest])
-    for (block, ours), (_, theirs) in zip(given, recorded, strict=True):
-        of_block = rest[block]
-        valid[chosen[of_block]] = ~any_in_rows(ours != theirs, offsets_of(lengths[of_block]))
+    recorded = batch.table.prompt_start[sequences[rest]]
+    given = Pool(batch.columns.tokens)
+    valid[chosen[rest]] = ranges_agree(given, firsts[rest], batch.table.pool, recorded, lengths[rest])
     return Verdict(valid, applies)
 
 
