@@ -531,6 +531,10 @@ def test_the_hint_about_good_datums(tmp_path: Path) -> None:
     hint = "the 2 good datums alone: --write-good PATH\n"
     assert hint in call("check", *some).stdout
     assert hint not in call("check", *some, "--write-good", tmp_path / "good.jsonl").stdout
+    targets = ["--write-good", tmp_path / "good.jsonl", "--write-bad", tmp_path / "bad.jsonl"]
+    written = call("check", *some, *targets).stderr
+    assert f"note: 2 datums written to {targets[1]}\nnote: 1 datum written to {targets[3]}\n" == written
+    assert call("check", *some, *targets, "--no-progress").stderr == ""
     none_good = call("check", *write(tmp_path, positive(2))).stdout
     assert "--write-good" not in none_good
 

@@ -151,6 +151,10 @@ def check(
         _say_unchecked(contract, ledger=bool(ledger), session=session is not None)
     if output not in (None, "-") and not quiet:
         say("note", verdict(report) if report is not None else _outcome(errors, warnings))
+    if report is not None and not quiet:
+        for target, datums in ((write_good, report.good_datums), (write_bad, report.bad_datums)):
+            if target is not None:
+                say("note", f"{count(datums, 'datum')} written to {target}")
     failed = bool(errors or (warnings and fail_on == "warning"))
     if failed and not errors and not quiet:
         say("note", f"{count(warnings, 'warning')} and --fail-on warning make the exit code 1")
