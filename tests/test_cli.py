@@ -211,6 +211,8 @@ USAGE = {
     "two values": (["check", "DATA", "--loss-config", "a=1", "--loss-config", "a=2"], "twice"),
     "bad format": (["check", "DATA", "--format", "yaml"], "yaml"),
     "no vocabulary": (["check", "DATA", "--vocab-size", "0"], "--vocab-size"),
+    "no number of examples": (["check", "DATA", "--max-examples", "x"], "'x' is not a valid integer (see"),
+    "no time limit": (["fuzz", "DATA", "--timeout", "x"], "'x' is not a valid number (see"),
     "no place for the report": (["check", "DATA", "--output", "nowhere/report.json"], "nowhere"),
     "unknown code": (["explain", "VAL0O2"], "VAL002"),
     "unknown name": (["explain", "positiv-logprob"], "VAL002"),

@@ -19,6 +19,8 @@ __all__ = [
     "MAX_LINE",
     "NOW",
     "SESSION",
+    "Integer",
+    "Number",
     "changed_contract_of",
     "checked_by",
     "complete_codes",
@@ -28,6 +30,18 @@ __all__ = [
     "configured",
     "contract_of",
 ]
+
+
+class Integer(click.IntRange):
+    """An integer within bounds, which click calls an integer range when it refuses one."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number within bounds, which click calls a float range when it refuses one."""
+
+    name = "number"
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
@@ -147,10 +161,10 @@ _IGNORE = click.option(
     help="Not these rules or families.",
 )
 _VOCAB_SIZE = click.option(
-    "--vocab-size", type=click.IntRange(min=1), metavar="N", help="Token ids must be below it."
+    "--vocab-size", type=Integer(min=1), metavar="N", help="Token ids must be below it."
 )
 _MAX_TOKENS = click.option(
-    "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Datums must not be longer."
+    "--max-tokens", type=Integer(min=1), metavar="N", help="Datums must not be longer."
 )
 _LOSS_CONFIG = click.option(
     "--loss-config", multiple=True, metavar="KEY=JSON", help="Configuration of the loss; repeatable."
@@ -159,7 +173,7 @@ _LOSS_CONFIG = click.option(
 # The readers' own limit, which is not imported for --help.
 MAX_LINE = click.option(
     "--max-line",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=64 << 20,
     show_default=True,
     metavar="BYTES",

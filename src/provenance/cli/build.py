@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from provenance.cli._common import moment_of, paint_for, width_of
-from provenance.cli._options import MAX_LINE, complete_files
+from provenance.cli._options import MAX_LINE, Integer, complete_files
 
 if TYPE_CHECKING:
     from provenance.integrations.rollouts._build import Built
@@ -96,7 +96,7 @@ def _baseline(ctx: click.Context, param: click.Parameter, value: str) -> float |
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--max-examples",
-    type=click.IntRange(min=0),
+    type=Integer(min=0),
     metavar="N",
     default=10,
     show_default=True,

@@ -13,7 +13,7 @@ import click
 
 from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
 from provenance.cli._formats import DOCUMENTS, add_job_summary, refuse_without_libraries
-from provenance.cli._options import MAX_LINE, changed_contract_of, checked_by, complete_files
+from provenance.cli._options import MAX_LINE, Integer, changed_contract_of, checked_by, complete_files
 
 if TYPE_CHECKING:
     from provenance.contract import Contract
@@ -62,7 +62,7 @@ __all__ = ["check"]
 )
 @click.option(
     "--max-examples",
-    type=click.IntRange(min=0),
+    type=Integer(min=0),
     metavar="N",
     default=20,
     show_default=True,

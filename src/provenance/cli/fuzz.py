@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from provenance.cli._common import codes_of, loss_config_of, paint_for, say, width_of
-from provenance.cli._options import MAX_LINE, changed_contract_of, checked_by, complete_files
+from provenance.cli._options import MAX_LINE, Integer, Number, changed_contract_of, checked_by, complete_files
 
 if TYPE_CHECKING:
     from provenance.fuzz import FuzzReport
@@ -39,7 +39,7 @@ def _complete_mutations(ctx: click.Context, param: click.Parameter, incomplete: 
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -55,7 +55,7 @@ def _complete_mutations(ctx: click.Context, param: click.Parameter, incomplete: 
 )
 @click.option(
     "--datums",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=100,
     show_default=True,
     metavar="N",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from provenance.cli._common import moment_of, say
-from provenance.cli._options import LOSS, complete_files, complete_rules, configured, contract_of
+from provenance.cli._options import LOSS, Integer, complete_files, complete_rules, configured, contract_of
 
 if TYPE_CHECKING:
     from provenance.generate import Generated
@@ -21,7 +21,7 @@ __all__ = ["generate"]
 
 
 @click.command()
-@click.option("-n", "number", type=click.IntRange(min=1), required=True, metavar="N", help="How many datums.")
+@click.option("-n", "number", type=Integer(min=1), required=True, metavar="N", help="How many datums.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Chooses all that varies.")
 @click.option(
     "--output",
@@ -44,7 +44,7 @@ __all__ = ["generate"]
 @configured
 @click.option(
     "--turns",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=3,
     show_default=True,
     metavar="N",
@@ -52,7 +52,7 @@ __all__ = ["generate"]
 )
 @click.option(
     "--tokens",
-    type=click.IntRange(min=4),
+    type=Integer(min=4),
     default=96,
     show_default=True,
     metavar="N",

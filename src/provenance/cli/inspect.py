@@ -10,7 +10,16 @@ from datetime import datetime
 import click
 
 from provenance.cli._common import paint_for, width_of
-from provenance.cli._options import LEDGER, LOSS, NOW, SESSION, complete_files, configured, contract_of
+from provenance.cli._options import (
+    LEDGER,
+    LOSS,
+    NOW,
+    SESSION,
+    Integer,
+    complete_files,
+    configured,
+    contract_of,
+)
 from provenance.errors import ReadError
 
 __all__ = ["inspect"]
@@ -32,8 +41,8 @@ def _slice_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @click.command()
 @click.argument("data", shell_complete=complete_files)
-@click.option("--row", type=click.IntRange(min=0), metavar="N", help="The datum in this row, from 0.")
-@click.option("--line", type=click.IntRange(min=1), metavar="N", help="The datum in this line, from 1.")
+@click.option("--row", type=Integer(min=0), metavar="N", help="The datum in this row, from 0.")
+@click.option("--line", type=Integer(min=1), metavar="N", help="The datum in this line, from 1.")
 @click.option("--positions", callback=_slice_of, metavar="A:B", help="Show these positions of it.")
 @click.option("--all", "whole", is_flag=True, help="Show every position, however many.")
 @LEDGER
