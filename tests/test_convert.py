@@ -500,6 +500,13 @@ REFUSED_BY_ARROW: dict[str, tuple[list[Any], str]] = {
         [DATUM, with_input("weights", tensor([1.0], "float64"))],
         "line 2: loss_fn_inputs.weights: declared 'float64', an Arrow file holds int64 and float32",
     ),
+    **{
+        f"{value} declared as an integer": (
+            [DATUM, with_input("weights", tensor([0.0, value, 1.0], "int64"))],
+            f"line 2: loss_fn_inputs.weights: data[1] is {value}, an Arrow file holds int64 and float32",
+        )
+        for value in (float("nan"), float("inf"), float("-inf"))
+    },
     "a large sparse tensor": (
         [
             with_input(

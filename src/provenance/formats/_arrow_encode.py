@@ -180,7 +180,7 @@ def _values(name: str, tensor: RowTensor, given: object) -> Values:
     if integer != (name == TARGETS):
         # The row has rounded what it holds to the dtype that rules look at.
         numbers = numbers_of(object_of(given, path)["data"], path)
-        values = np.frombuffer(as_int64(numbers).data, np.int64) if integer else _float64(numbers)
+        values = _int64(numbers, path) if integer else _float64(numbers)
     valid = None if tensor.valid is None else np.frombuffer(tensor.valid, np.bool_)
     if tensor.coordinates is not None:
         size = tensor.rows * tensor.width
@@ -191,6 +191,15 @@ def _values(name: str, tensor: RowTensor, given: object) -> Values:
         if valid is not None:
             valid = ~_dense(~valid, at, size)
     return Values(integer, tensor.width if tensor.rank == 2 else None, tensor.rows, values, valid)
+
+
+def _int64(numbers: Numbers, path: str) -> Array:
+    packed = as_int64(numbers)
+    changed = [i for i in (packed.inexact, packed.clamped) if i is not None]
+    if changed:  # NaN and the infinities, which the row holds as what they are
+        i = min(changed)
+        raise RecordError(path, f"data[{i}] is {numbers.flat[i]}, an Arrow file holds int64 and float32")
+    return np.frombuffer(packed.data, np.int64)
 
 
 def _float64(numbers: Numbers) -> Array:
