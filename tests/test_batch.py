@@ -136,6 +136,13 @@ def test_wide_inputs_are_packed_as_rows(changes: dict[str, Any]) -> None:
     assert batch.inputs["weights"].tolist() == [[0, 0], [0, 0], [1, 0.5], [1, 0], [1, 0]]
 
 
+def test_rows_of_no_targets_are_packed_as_such() -> None:
+    none = {"data": [], "dtype": "int64", "shape": [5, 0]}
+    batch = validated(case({"loss_fn_inputs.target_tokens": none}, loss="cross_entropy"))
+    assert batch.inputs["target_tokens"].shape == (5, 0)
+    assert batch.inputs["weights"].shape == (5,)
+
+
 def test_datums_without_spans_have_nothing_sampled() -> None:
     batch = validated(case({"model_input_spans": DROP, "loss_fn_input_spans": DROP}, loss="ppo"))
     assert not batch.sampled.any()

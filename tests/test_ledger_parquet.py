@@ -601,7 +601,8 @@ def test_a_ledger_of_more_than_there_is_memory(tmp_path: Path) -> None:
     }
     assert done["parquet"].returncode == 0, done["parquet"].stderr[-500:]
     assert done["memory"].returncode != 0
-    assert re.search("MemoryError|of size [0-9]+ failed", done["memory"].stderr)
+    # Whatever asks first: numpy, Arrow, or a thread for its stack.
+    assert re.search("MemoryError|of size [0-9]+ failed|can't start new thread", done["memory"].stderr)
 
 
 @pytest.mark.parametrize(

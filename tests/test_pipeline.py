@@ -71,16 +71,19 @@ def text(report: provenance.Report) -> str:
     return json.dumps(report.to_dict(), indent=1)
 
 
-def rows_with_errors(datums: Any, contract: Any = "stable_reinforce", **options: Any) -> set[int]:
-    found = provenance.iter_violations(datums, contract, **options)
-    records = {"SEQ007", "SEQ008"}  # their rows are the ledger's
-    return {
-        violation.location.row
-        for violation in found
-        if violation.severity == "error"
-        and violation.location.row is not None
-        and violation.code not in records
-    }
+def rows_with_errors(datums: list[Any], contract: Any = "stable_reinforce", **options: Any) -> set[int]:
+    """The datums with an error, and those that name a record with one."""
+    errors = [v for v in provenance.iter_violations(datums, contract, **options) if v.severity == "error"]
+    records = {v.location.sequence_id for v in errors if v.location.file == "ledger"}
+    naming = {row for row, datum in enumerate(datums) if records & named(datum)}
+    of_datums = {v.location.row for v in errors if v.location.file is None}
+    return naming | {row for row in of_datums if row is not None}
+
+
+def named(datum: Any) -> set[str]:
+    lists = [datum.get(name) for name in ("model_input_spans", "loss_fn_input_spans")]
+    ids = [span.get("sequence_id") for spans in lists for span in spans or () if span is not None]
+    return {name for name in ids if isinstance(name, str)}
 
 
 # --- the verdicts are those of check ----------------------------------------------------------------------

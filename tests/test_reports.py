@@ -127,7 +127,7 @@ def test_a_report_groups_by_rule_with_errors_first() -> None:
         ),
         (
             {"counts": {"ADV003": Count(0, 1, 1)}},
-            "invalid: 1 error of 1 rule in the dataset as a whole, 20,000 datums, 4 rules checked",
+            "invalid: 1 error of 1 rule outside the datums, 20,000 datums, 4 rules checked",
         ),
     ],
 )

@@ -145,7 +145,7 @@ class Report:
     datums: int
     positions: int
     bad_datums: int
-    """Datums with at least one error."""
+    """Datums with at least one error, or that name a record with one, so that nothing vouches for them."""
     counts: Mapping[str, Count]
     """Rules that were broken, by code."""
     checked: Mapping[str, int]
@@ -193,11 +193,12 @@ class Report:
         return {c for c in self.counts if severity is None or self.severities[c] == severity}
 
     def by_datum(self) -> dict[tuple[str | None, int], list[Violation]]:
-        """The violations that are kept, by (file, row) of their datum."""
+        """The violations that are kept, by (file, row) of their datum; those of the ledger have none."""
         grouped: dict[tuple[str | None, int], list[Violation]] = {}
         for violation in self.violations:
-            if violation.location.row is not None:
-                grouped.setdefault((violation.location.file, violation.location.row), []).append(violation)
+            file, row = violation.location.file, violation.location.row
+            if row is not None and (file is None or file in self.files):
+                grouped.setdefault((file, row), []).append(violation)
         return grouped
 
     def __repr__(self) -> str:
@@ -233,17 +234,20 @@ class Report:
             "ruleset": self.ruleset,
         }
 
-    def to_html(self) -> str:
+    def to_html(self, *, fail_on: Severity = Severity.ERROR) -> str:
         """The report as one HTML page, as ``--format html`` prints it. Needs the extra ``html``.
 
         Span maps and distributions are on it where ``check`` was asked to ``observe``.
+
+        Args:
+            fail_on: the least severity that data do not pass with.
 
         Raises:
             MissingDependencyError: jinja2 or vl-convert-python is not installed.
         """
         from provenance.reports.html import report_to_html
 
-        return report_to_html(self)
+        return report_to_html(self, fail_on=fail_on)
 
 
 def verdict(report: Report) -> str:
@@ -260,7 +264,7 @@ def verdict(report: Report) -> str:
     broken = count(len(report.codes(Severity.ERROR)), "rule")
     errors = f"{count(report.errors, 'error')} of {broken}"
     if not report.bad_datums:
-        where = [f"{errors} in the dataset as a whole", count(report.datums, "datum")]
+        where = [f"{errors} outside the datums", count(report.datums, "datum")]
     else:
         have = "has" if report.bad_datums == 1 else "have"
         where = [f"{report.bad_datums:,} of {count(report.datums, 'datum')} {have} errors", errors]

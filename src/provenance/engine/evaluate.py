@@ -45,6 +45,12 @@ class Finding:
         """The distinct datums of the failing elements, as their numbers in the file."""
         return self.batch.columns.row[distinct(self.rows())]
 
+    def naming(self) -> tuple[Ints, Ints]:
+        """Of a rule about records: the datums that name a failing one, as their numbers in the file, and it."""
+        pairs = self.batch.pairs
+        found = np.isin(pairs.sequence, self.failing).nonzero()[0]
+        return self.batch.columns.row[pairs.row[found]], pairs.sequence[found]
+
     def first_of_runs(self) -> Ints:
         """Indices into ``failing`` at which violations start: a contiguous run of a datum, or one element."""
         if self.rule.at not in ("position", "element") or len(self.failing) < 2:

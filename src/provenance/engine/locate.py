@@ -187,7 +187,8 @@ def _record(batch: Batch, field: str, record: int) -> Location:
     line = int(table.line[record])
     row = int(table.row[record])
     return Location(
-        file=table.file[record],
+        # Of a list of records, so that its row is not taken for a datum's.
+        file=table.file[record] or ("ledger" if row >= 0 else None),
         row=row if row >= 0 else None,
         line=line or None,
         field=field,

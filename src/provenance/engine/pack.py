@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from provenance.columns import SAMPLED, Array, offsets_of
 from provenance.contract import Contract
 from provenance.errors import SchemaError
 from provenance.rules import Batch
+
+#: In place of K, of a tensor of one dimension.
+_FLAT: Final = -1
 
 
 def pack(batches: Sequence[Batch], contract: Contract, session: str | None, now: int) -> ValidatedBatch:
@@ -58,16 +62,16 @@ def _input(name: str, batches: Sequence[Batch]) -> Array:
         tensor = batch.columns.inputs.get(name)
         if tensor is None or not tensor.present.all():
             raise SchemaError(f"loss input {name!r} is there in some datums of the batch only")
-        widths = np.unique(np.where(tensor.rank > 1, tensor.width, 0))
+        widths = np.unique(np.where(tensor.rank > 1, tensor.width, _FLAT))
         if len(widths) > 1 or (tensor.rank == 0).any():
             raise SchemaError(f"loss input {name!r} has tensors of different shapes, which cannot be packed")
-        width = int(widths[0]) if len(widths) else 0
+        width = int(widths[0]) if len(widths) else _FLAT
         values = tensor.values
         if tensor.coordinates is not None:
             values = np.zeros(int((tensor.rows * tensor.width).sum()), tensor.values.dtype)
             first = offsets_of(tensor.rows * tensor.width)[:-1]
             values[np.repeat(first, np.diff(tensor.offsets)) + tensor.coordinates] = tensor.values
-        parts.append(values.reshape(-1, width) if width else values)
+        parts.append(values if width == _FLAT else values.reshape(int(tensor.rows.sum()), width))
     if len({part.shape[1:] for part in parts}) > 1:
         raise SchemaError(f"loss input {name!r} has tensors of different shapes, which cannot be packed")
     return np.concatenate(parts)

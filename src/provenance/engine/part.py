@@ -49,7 +49,11 @@ class Part:
     unmeasured: int = 0
     """Datums that passed the gates with an image of unknown length."""
     ambiguous: bool = False
-    """An id belongs to several sessions, and there is no training session to tell which is meant."""
+    """An id belongs to several sessions, and none of these is the training session."""
+    unknown: bool = False
+    """An id is not in the ledger."""
+    conflicting: bool = False
+    """An id has records in the ledger that conflict."""
     failed_files: bool = False
     """A file's columns are none of a datum: how many it holds is not known."""
     counts: dict[str, Count] = field(default_factory=dict)
@@ -99,6 +103,8 @@ def join(first: Part, second: Part, severities: Mapping[str, Severity], limit: i
         unjudged=first.unjudged + second.unjudged,
         unmeasured=first.unmeasured + second.unmeasured,
         ambiguous=first.ambiguous or second.ambiguous,
+        unknown=first.unknown or second.unknown,
+        conflicting=first.conflicting or second.conflicting,
         failed_files=first.failed_files or second.failed_files,
         checked=first.checked.copy(),
         softened=first.softened.copy(),

@@ -22,7 +22,7 @@ from provenance.engine.tally import Tally
 from provenance.engine.threads import in_order
 from provenance.formats import MAX_LINE, objects
 from provenance.ledger import Ledger
-from provenance.report import NotChecked, Report
+from provenance.report import NotChecked, Report, Severity
 from provenance.rules import registry
 from provenance.sequences import rfc3339
 
@@ -117,7 +117,7 @@ class Run:
             positions=self.part.positions,
             bad_datums=self.part.bad_datums,
             counts=self.part.counts,
-            checked=dict(self.part.checked),
+            checked={code: n for code, n in self.part.checked.items() if code in self.contract.severities},
             violations=self.part.violations(),
             not_checked=(*self._plan.not_checked, *self._not_looked_at()),
             severities=self.contract.severities,
@@ -168,6 +168,13 @@ class Run:
             )
         if self.part.ambiguous and self.session is None:
             yield NotChecked("SEQ002", "ids that several sessions have: give the training session")
+        for found, ids, rule in (
+            (self.part.ambiguous and self.session is not None, "that several other sessions have", "SES001"),
+            (self.part.unknown, "that the ledger does not hold", "SEQ001"),
+            (self.part.conflicting, "whose records conflict", "SEQ008"),
+        ):
+            if found and self.contract.severities.get(rule) != Severity.ERROR:
+                yield NotChecked("SEQ002", f"ids {ids}, where {rule} is no error in this contract")
         unmeasured = self.part.unmeasured
         if unmeasured:
             yield NotChecked(

@@ -85,6 +85,9 @@ def note(step: Step, severity: Callable[[str], Severity], notes: FileNotes) -> N
     for finding in step.findings:
         if severity(finding.rule.code) == Severity.ERROR and finding.rule.at not in GLOBAL_LEVELS:
             _keep(finding, notes)
+    for finding in step.records:
+        if severity(finding.rule.code) == Severity.ERROR:
+            _keep_naming(finding, notes)
 
 
 def _keep(finding: Finding, notes: FileNotes) -> None:
@@ -102,6 +105,16 @@ def _keep(finding: Finding, notes: FileNotes) -> None:
         row = violation.location.row
         if row is not None:
             notes.bad[row].violations.append(_message(violation))
+
+
+def _keep_naming(finding: Finding, notes: FileNotes) -> None:
+    """Keep which datums name a failing record, and which record that is."""
+    rule, ids = finding.rule, finding.batch.columns.ids
+    for row, record in zip(*(numbers.tolist() for numbers in finding.naming()), strict=True):
+        noted = notes.bad.setdefault(row, Note())
+        noted.codes.add(rule.code)
+        if len(noted.violations) < _MESSAGES:
+            noted.violations.append(_clipped(f"{rule.code} {rule.name}: the record of {ids[record]!r}"))
 
 
 def _message(violation: Violation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,6 +26,9 @@ class Step:
     judged: Judged | None = None
     checked: Mapping[str, int] = field(default_factory=dict)
     """Code -> elements that the rule judged."""
+    records: Sequence[Finding] = ()
+    """Those about records, also of records that an earlier batch named: nothing vouches for a datum that names
+    a failing one."""
 
     def codes(self) -> list[str]:
         """Codes of the rules that found something."""
@@ -33,7 +36,7 @@ class Step:
         return sorted(found | {fault.code for _, _, fault in self.faults})
 
     def bad_datums(self, severity: Callable[[str], Severity]) -> Ints:
-        """Datums with an error, by their numbers in the file; some may come more than once."""
+        """Datums with an error, or whose record has one, by their numbers in the file; some more than once."""
         faults = [
             base + fault.row
             for _, base, fault in self.faults
@@ -44,7 +47,8 @@ class Step:
             for finding in self.findings
             if len(finding.failing) and severity(finding.rule.code) == Severity.ERROR
         ]
-        return np.concatenate([np.array(faults, np.int64), *findings])
+        records = [f.naming()[0] for f in self.records if severity(f.rule.code) == Severity.ERROR]
+        return np.concatenate([np.array(faults, np.int64), *findings, *records])
 
     def of_datum(self, number: int) -> Step:
         """What was found in one datum, by its number in the batch; the records that it names are left out."""

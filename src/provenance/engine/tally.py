@@ -48,6 +48,7 @@ class Tally:
             return step
         self.part.checked.update(step.checked)
         findings = [f for f in map(self._in_dataset, step.findings) if f is not None]
+        records = [f for f in step.findings if f.rule.at == "record" and len(f.failing)]
         file = None if step.judged is None else step.judged.columns.file
         datums: dict[str, list[Ints]] = {}
         for finding in findings:
@@ -64,6 +65,7 @@ class Tally:
                 self._add(fault.code, Count(0, 1, 1), file)
         failed = {code: distinct(np.concatenate(rows)) for code, rows in datums.items()}
         bad = [rows for code, rows in failed.items() if self.severity(code) == Severity.ERROR]
+        bad += [f.naming()[0] for f in records if self.severity(f.rule.code) == Severity.ERROR]
         for code, rows in failed.items():
             if len(rows) and self.severity(code) != Severity.OFF:  # findings about records have none
                 self._add(code, Count(datums=len(rows)), file)
@@ -79,6 +81,7 @@ class Tally:
             [f for f in findings if self.severity(f.rule.code) != Severity.OFF],
             [f for f in step.faults if self.severity(f[2].code) != Severity.OFF],
             step.judged,
+            records=[f for f in records if self.severity(f.rule.code) != Severity.OFF],
         )
 
     def _add(self, code: str, found: Count, file: str | None) -> None:
@@ -142,8 +145,11 @@ class Tally:
         part.positions += columns.positions
         measured = judged.passed.measured
         part.unmeasured += len(measured) - int(np.count_nonzero(measured))
-        if judged.passed.sequences is not None:
-            part.ambiguous |= bool(judged.passed.sequences.ambiguous.any())
+        found = judged.passed.sequences
+        if found is not None:
+            part.ambiguous |= bool(found.ambiguous.any())
+            part.unknown |= not found.known.all()
+            part.conflicting |= bool(found.conflicting.any())
         for code in _READ:
             part.checked[code] += len(columns)
         passed = judged.passed.columns.row

@@ -20,7 +20,7 @@ from provenance.errors import ProvenanceError
 from provenance.report import Count, FileCount, Location, Severity, Violation
 
 _TOTALS: Final = ("datums", "positions", "bad_datums", "unjudged", "unmeasured")
-_FLAGS: Final = ("ambiguous", "failed_files")
+_FLAGS: Final = ("ambiguous", "unknown", "conflicting", "failed_files")
 _KEYS: Final = "<u8"
 _PLACE: Final = ("file", "row", "line", "field", "index", "length", "sequence_id")
 
@@ -32,7 +32,8 @@ def _list_of(**fields: Any) -> Any:
 _TEXT, _NUMBER = pa.string(), pa.int64()
 #: Columns of a part that is no origin.
 #:
-#: datums, positions, bad_datums, unjudged, unmeasured, ambiguous, failed_files: as in `Part`.
+#: datums, positions, bad_datums, unjudged, unmeasured, ambiguous, unknown, conflicting, failed_files: as in
+#: `Part`.
 #: counts: how often each rule was broken; checked: how many elements it judged; softened: datums that failed
 #: a gate which is no error; satisfied: whether a rule about the dataset holds.
 #: files: JSON, file -> [datums, bad datums, code -> counts as above, codes that judged something of it].
