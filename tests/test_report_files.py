@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import provenance
@@ -137,3 +139,19 @@ def test_stretches_of_a_file_give_the_numbers_of_the_file(tmp_path: Path) -> Non
     ((columns,),) = (piece.read() for piece in row_groups(path))
     parts = [checker.look(columns.take(np.arange(first, first + 2)), ledger) for first in (0, 2, 4)]
     assert by_file(checker.report(start, parts)) == by_file(whole)
+
+
+def test_a_file_without_the_columns_is_shown_also_behind_as_many_faults_as_are_kept(tmp_path: Path) -> None:
+    lines, table = tmp_path / "a.jsonl", tmp_path / "b.parquet"
+    lines.write_text('{"model_input": 3, "loss_fn_inputs": {}}\n' * 5)
+    pq.write_table(pa.table({"x": [1, 2]}), table)
+    paths = [str(lines), str(table)]
+    report = provenance.check(paths, "ppo", max_examples=3, **CIRCUMSTANCES)
+    wrong = [violation.location for violation in report.violations if violation.code == "FMT004"]
+    missing, unknown, first = [(at.file, at.row) for at in wrong]
+    assert missing == unknown == (paths[1], None)
+    assert first == (paths[0], 0)
+    checking = CheckInParts("ppo", ledger=False, max_examples=3, **CIRCUMSTANCES)
+    start, ledger = checking.start(None)
+    parts = [checking.look([path], ledger) for path in paths]
+    assert checking.report(start, parts).to_dict() == report.to_dict()

@@ -36,9 +36,11 @@ class Tally:
 
     def keep(self, step: Step, limit: int) -> None:
         """Keep violations of a step as examples, so that there are at most ``limit`` of each rule."""
+        # Faults of whole files come first, and records are in the ledger's order.
+        first = {fault.code for _, _, fault in step.faults if fault.row is None}
         for code in step.codes():
             kept = self.part.examples.get(code, [])
-            if len(kept) < limit or registry()[code].at == "record":  # these are in the ledger's order
+            if len(kept) < limit or code in first or registry()[code].at == "record":
                 before = self.part.datums - (0 if step.judged is None else len(step.judged.columns))
                 self.part.keep(code, step.examples(code, self.severity(code), limit, before=before), limit)
 
