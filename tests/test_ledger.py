@@ -327,11 +327,14 @@ def test_pruning_frees_prompts() -> None:
 NAMES = st.sampled_from("abc")
 SESSIONS = st.sampled_from("st")
 MOMENTS = st.integers(0, 5).map(lambda hours: NOON + hours * HOUR)
+# The last three have one digest in memory.
+PROMPTS = [[11, 12, 13], [11, 12], [], [7] * 128, [7] * 299 + [8]]
+PROMPTS += [[7] * 300, [7] * 100 + [8] + [7] * 199, [7] * 100 + [9] + [7] * 199]
 SEQUENCES = st.builds(
     sequence,
     NAMES,
     SESSIONS,
-    prompt_tokens=st.sampled_from([[11, 12, 13], [11, 12], [], [7] * 128, [7] * 300, [7] * 299 + [8]]),
+    prompt_tokens=st.sampled_from(PROMPTS),
     tokens=st.sampled_from([[21, 22], [21, 23]]),
     sampled_at=st.sampled_from([NOON, NOON + HOUR]),
     last_used_at=st.one_of(st.none(), MOMENTS),

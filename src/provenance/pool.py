@@ -37,6 +37,10 @@ class Pool:
         self._segments.append(segment)
         return (len(self._segments) - 1) * SEGMENT
 
+    def copy(self) -> Pool:
+        """A pool of the same segments, to which others may be appended than to this one."""
+        return Pool(*self._segments)
+
     def slices(self, starts: Ints, lengths: Ints) -> list[Array]:
         """Views of [start, start + length), one for each."""
         segments = self._segments
@@ -62,9 +66,12 @@ class Pool:
     def at(self, addresses: Ints, there: Mask) -> Array:
         """One number for each address that is there, and 0 for the others."""
         numbers = np.zeros(len(addresses), np.int64)
-        segment = addresses >> _PLACE_BITS
-        for k in set(segment[there].tolist()):
-            own = there & (segment == k)
+        rows = there.nonzero()[0]
+        segment = addresses[rows] >> _PLACE_BITS
+        rows = rows[segment.argsort(kind="stable")]
+        found, counts = np.unique(segment, return_counts=True)
+        for k, (first, last) in zip(found.tolist(), pairwise(offsets_of(counts).tolist()), strict=True):
+            own = rows[first:last]
             numbers[own] = self._segments[k][addresses[own] & (SEGMENT - 1)]
         return numbers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -17,6 +16,7 @@ from provenance.errors import LedgerError, ReadError, SchemaError
 from provenance.formats._folders import parquet_files
 from provenance.formats._parquet_pieces import Pieces, bytes_in_memory
 from provenance.ledger import LedgerStats, MemoryLedger
+from provenance.ledger._forks import new_lock
 from provenance.models import SampledSequence
 from provenance.sequences import SequenceTable, microseconds
 
@@ -77,7 +77,7 @@ class ParquetLedger:
                 raise ReadError(name, "a folder without a Parquet file")
         files = [file for name in names for file in parquet_files(name) or [name]]
         self._cache_bytes = cache_bytes
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._pieces = Pieces(files, cache_bytes)
         self.faults: list[tuple[str, Fault]] = []
         """What is wrong with the files, and with the records that are missing because of it."""

@@ -28,9 +28,6 @@ class GrowingTable:
     def __len__(self) -> int:
         return self._size
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return GrowingTable, (self.table,)  # without the room
-
     @property
     def table(self) -> SequenceTable:
         """The rows as they lie here: what is written to them stays, until more are added."""
@@ -38,6 +35,11 @@ class GrowingTable:
             columns: dict[str, Any] = {name: column[: self._size] for name, column in self._columns.items()}
             self._table = SequenceTable(**columns, pool=self.pool, logprobs=self.logprobs)
         return self._table
+
+    def snapshot(self) -> SequenceTable:
+        """The rows as they are now, without room for more: what is added or written later is not in it."""
+        columns = {name: getattr(self.table, name).copy() for name in COLUMNS}
+        return SequenceTable(**columns, pool=self.pool.copy(), logprobs=self.logprobs.copy())
 
     def append(self, columns: Mapping[str, Array]) -> None:
         """Add rows, as copies of these columns, whose addresses are in the pools of this table."""

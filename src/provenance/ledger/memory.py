@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import wraps
-from hashlib import blake2b
 from math import nan
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from provenance.columns import Ints, Mask, offsets_of
+from provenance.columns import Ints, distinct, offsets_of
 from provenance.errors import LedgerError
+from provenance.ledger._forks import new_lock
 from provenance.ledger._growing import GrowingTable
+from provenance.ledger._prompts import Key, holders
 from provenance.ledger.stats import LedgerStats, SessionStats
 from provenance.models import SampledSequence
-from provenance.pool import ranges_agree
 from provenance.sequences import (
     ABSENT,
     COLUMNS,
@@ -30,11 +29,6 @@ from provenance.sequences import (
     moment_of_use,
     table_of_models,
 )
-
-#: Tokens of a prompt, evenly spread, that make its digest together with its length.
-_SAMPLED_TOKENS: Final = 8
-_ODD: Final = np.int64(0x9E3779B97F4A7C15 - 2**64)
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +52,7 @@ class MemoryLedger:
     """
 
     def __init__(self, sequences: Iterable[SampledSequence] = ()) -> None:
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._uses: Counter[tuple[str, str]] = Counter()
         self._clear()
         self.record(sequences)
@@ -67,22 +61,32 @@ class MemoryLedger:
         # Row 0 is blank: a lookup answers with it where nothing is known.
         self._rows = GrowingTable(_blank())
         self._index: dict[str, dict[str, int]] = {}
-        self._prompts: dict[int, int] = {}
+        self._prompts: dict[Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._rows) - 1
 
     def __getstate__(self) -> dict[str, Any]:
+        # Copies, since whoever pickles walks through them when others may write again.
         with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
+            state = vars(self) | {
+                "_uses": self._uses.copy(),
+                "_rows": self._rows.snapshot(),
+                "_index": {session: index.copy() for session, index in self._index.items()},
+                "_prompts": self._prompts.copy(),
+            }
+        del state["_lock"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock())
+        vars(self).update(state, _lock=new_lock(), _rows=GrowingTable(state["_rows"]))
 
-    @_one_at_a_time
     def record(self, sequences: Iterable[SampledSequence]) -> int:
         """Record sequences, all or none (see ``Ledger.record``)."""
-        table = table_of_models(sequences)
+        return self._record(table_of_models(sequences))  # nobody waits for the caller's iterator
+
+    @_one_at_a_time
+    def _record(self, table: SequenceTable) -> int:
         first: dict[tuple[str, str], int] = {}
         for row, key in enumerate(zip(table.session_id, table.sequence_id, strict=True)):
             earlier, at = first.setdefault(key, row), self._index.get(key[0], {}).get(key[1])
@@ -99,11 +103,13 @@ class MemoryLedger:
 
     @_one_at_a_time
     def load(self, table: SequenceTable) -> None:
-        """Add a table as it is.
+        """Add a table as it is, without the rows of a lookup that found nothing.
 
         A repeat of a record is dropped, its last use kept. Of records that conflict the first is kept and
-        marked, so that SEQ008 reports it.
+        marked, so that SEQ008 reports it; a mark that a record has already stays.
         """
+        if not table.known.all():
+            table = table.take(np.flatnonzero(table.known))
         for session in dict.fromkeys(table.session_id.tolist()):
             own = np.flatnonzero(table.session_id == session)
             self._load_session(session, table if len(own) == len(table) else table.take(own))
@@ -117,9 +123,10 @@ class MemoryLedger:
             for row, sequence_id in enumerate(ids)
             if sequence_id not in index and first[sequence_id] == row
         ]
-        size = len(self._rows)
-        self._append(table if len(new) == len(ids) else table.take(np.array(new, np.int64)))
-        index.update(zip([ids[row] for row in new], range(size, len(self._rows)), strict=True))
+        if new:
+            size = len(self._rows)
+            self._append(table if len(new) == len(ids) else table.take(np.array(new, np.int64)))
+            index.update(zip([ids[row] for row in new], range(size, len(self._rows)), strict=True))
         if len(new) == len(ids):
             return
         known = self._rows.table
@@ -127,6 +134,7 @@ class MemoryLedger:
             at = index[ids[row]]
             if known.same_content(at, table, row):
                 known.last_used_at[at] = max(known.last_used_at[at], table.last_used_at[row])
+                known.conflicting[at] |= table.conflicting[row]
             else:
                 known.conflicting[at] = True
 
@@ -192,11 +200,7 @@ class MemoryLedger:
     def stats(self) -> LedgerStats:
         """What is held, in numbers (see ``Ledger.stats``)."""
         table, used = self._rows.table, self._last_use()
-        rows = np.flatnonzero(table.prompt_length > 0)
-        rows = rows[np.unique(table.prompt_start[rows], return_index=True)[1]]
-        # Prompts with equal digests may be there twice.
-        stored = self._rows.pool.slices(table.prompt_start[rows], table.prompt_length[rows])
-        prompts = len({blake2b(tokens.tobytes()).digest() for tokens in stored})
+        prompts = len(distinct(table.prompt_start[table.prompt_length > 0]))
         return LedgerStats(
             sessions=tuple(
                 self._session_stats(session, np.array(list(index.values()), np.int64), used)
@@ -228,71 +232,28 @@ class MemoryLedger:
 
     def _append(self, table: SequenceTable) -> None:
         """Add the rows of a table, with its tokens and those of its prompts that are not there yet."""
-        digests = _digests(table)
-        address, new = self._sort_out_prompts(table, digests)
-        prompts = table.pool.joined(table.prompt_start[new], table.prompt_length[new])
+        there, size = self._rows.table, len(self._rows)
+        holder, new = holders(table, there, self._prompts)
+        own = np.flatnonzero(holder == np.arange(size, size + len(table)))
+        prompts = table.pool.joined(table.prompt_start[own], table.prompt_length[own])
         tokens = table.pool.joined(table.token_start, table.token_length)
         first = self._rows.pool.append(np.concatenate([np.zeros(0, np.int32), *prompts, *tokens]))
         logprobs = table.logprobs.joined(table.logprob_start, table.logprob_length)
         first_logprob = self._rows.logprobs.append(np.concatenate([np.zeros(0, np.float32), *logprobs]))
-        # Places among the new prompts are negative, so that they cannot be taken for addresses.
-        address = np.where(address < 0, first - 1 - address, address)
-        self._prompts.update(zip(digests[new].tolist(), address[new].tolist(), strict=True))
-        own = {
-            "prompt_start": address,
-            "token_start": first + int(table.prompt_length[new].sum()) + offsets_of(table.token_length)[:-1],
+        ends = first + offsets_of(table.prompt_length[own])
+        prompt_start = np.empty(len(table), np.int64)
+        prompt_start[own] = ends[:-1]
+        old = holder < size
+        prompt_start[~old] = prompt_start[holder[~old] - size]
+        prompt_start[old] = there.prompt_start[holder[old]]
+        columns = {
+            "prompt_start": prompt_start,
+            "token_start": ends[-1] + offsets_of(table.token_length)[:-1],
             "logprob_start": first_logprob + offsets_of(table.logprob_length)[:-1],
+            "ambiguous": np.zeros(len(table), np.bool_),  # what a lookup said of another ledger
         }
-        self._rows.append({name: getattr(table, name) for name in COLUMNS} | own)
-
-    def _sort_out_prompts(self, table: SequenceTable, digests: Ints) -> tuple[Ints, Ints]:
-        """Find each row's prompt among those that are there and those of the other rows.
-
-        Returns:
-            (n,) the address of a prompt that is there, or -1 - the place it will have among the new ones; and
-            the rows whose prompts are new.
-        """
-        _, first, group = np.unique(digests, return_index=True, return_inverse=True)
-        source = first[group]
-        repeats = np.flatnonzero(source != np.arange(len(source)))
-        different = _differ(table, repeats, source[repeats])
-        source[repeats[different]] = repeats[different]  # same digest, other prompt
-        new = np.flatnonzero(source == np.arange(len(source)))
-        known = np.array([self._prompts.get(digest, -1) for digest in digests[new].tolist()], np.int64)
-        there = np.flatnonzero(known >= 0)
-        rows = new[there]
-        found = self._rows.pool.slices(known[there], table.prompt_length[rows])
-        prompts = table.pool.slices(table.prompt_start[rows], table.prompt_length[rows])
-        same = [np.array_equal(a, b) for a, b in zip(found, prompts, strict=True)]
-        known[there[~np.array(same, np.bool_)]] = -1
-        place = np.zeros(len(source), np.int64)
-        place[new] = known
-        new = new[known < 0]
-        place[new] = -1 - offsets_of(table.prompt_length[new])[:-1]
-        return place[source], new
-
-
-def _digests(table: SequenceTable) -> Ints:
-    """(n,): numbers that equal prompts share; others seldom do, since length or some token differs."""
-    length = table.prompt_length
-    digest = length.copy()
-    for part in range(_SAMPLED_TOKENS):
-        place = np.maximum(length - 1, 0) * part // (_SAMPLED_TOKENS - 1)
-        tokens = table.pool.at(table.prompt_start + place, length > 0)
-        digest = digest * _ODD + tokens
-    return digest
-
-
-def _differ(table: SequenceTable, rows: Ints, others: Ints) -> Mask:
-    """(len(rows),): the prompts of two rows are not the same."""
-    same_length = table.prompt_length[rows] == table.prompt_length[others]
-    rows, others = rows[same_length], others[same_length]
-    starts = table.prompt_start
-    differ: Mask = ~same_length
-    differ[same_length] = ~ranges_agree(
-        table.pool, starts[rows], table.pool, starts[others], table.prompt_length[rows]
-    )
-    return differ
+        self._rows.append({name: getattr(table, name) for name in COLUMNS} | columns)
+        self._prompts.update(new)
 
 
 def _blank() -> SequenceTable:

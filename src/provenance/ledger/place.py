@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Final
+
+from provenance.ledger._forks import new_lock
 
 __all__ = ["MAGIC", "SUFFIXES", "is_database", "is_url", "start_of"]
 
@@ -57,4 +58,4 @@ def start_of(path: str, size: int) -> bytes:
 
 
 _kept: Final[dict[tuple[int, int], int]] = {}
-_reading: Final = threading.Lock()
+_reading: Final = new_lock()
