@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
+import torch
 from _server import MODEL, SESSION, Server, running, service_of
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
@@ -20,6 +23,7 @@ from tinker.proto import tinker_public_pb2 as pb
 import provenance
 from provenance import LedgerError, MemoryLedger, Recorder, SchemaError, SqlLedger, ValidationError
 from provenance.integrations.tinker import from_tinker, guard, request_bytes, to_tinker
+from provenance.integrations.tinker._own import own
 from provenance.sequences import ABSENT, microseconds
 
 # The SDK leaves its connections to the garbage collector, which comes during some test.
@@ -118,6 +122,93 @@ def test_one_step_of_training(server: Server, client: Any, sampler: Any) -> None
     assert sent == request_bytes(
         datums, model_id=MODEL, seq_id=number, loss_fn=LOSS, loss_fn_config={"kl_coeff": 0.02}
     )
+
+
+@contextmanager
+def nothing_encoded(client: tinker.TrainingClient) -> Iterator[None]:
+    """The SDK's thread does nothing meanwhile: what was submitted is encoded afterwards."""
+    done = threading.Event()
+
+    async def wait() -> None:
+        done.wait(30)
+
+    client.holder.run_coroutine_threadsafe(wait())
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def write_spans(datum: tinker.Datum) -> None:
+    datum.loss_fn_input_spans.clear()
+
+
+def write_array(datum: tinker.Datum) -> None:
+    datum.loss_fn_inputs["logprobs"].to_numpy()[:] = np.nan
+
+
+def write_shape(datum: tinker.Datum) -> None:
+    datum.loss_fn_inputs["logprobs"].shape.append(2)
+
+
+def write_inputs(datum: tinker.Datum) -> None:
+    del datum.loss_fn_inputs["advantages"]
+
+
+@pytest.mark.parametrize("write", [write_spans, write_array, write_shape, write_inputs])
+def test_what_was_checked_is_sent_whatever_is_written_to_the_datums(
+    server: Server, client: Any, sampler: Any, write: Callable[[tinker.Datum], None]
+) -> None:
+    ledger = MemoryLedger()
+    datums, _ = rollout(sampler, ledger)
+    request = {"model_id": MODEL, "loss_fn": LOSS, "loss_fn_config": {"kl_coeff": 0.02}}
+    before = pb.ForwardBackwardRequest.FromString(request_bytes(datums, seq_id=1, **request))
+    config = {"kl_coeff": 0.02}
+    with nothing_encoded(client):
+        pending = guarded(client, ledger).forward_backward(datums, LOSS, config)
+        config["kl_coeff"] = -1.0
+        write(datums[0])
+    pending.result()
+    (sent,) = map(pb.ForwardBackwardRequest.FromString, server.trained)
+    before.seq_id = sent.seq_id
+    assert sent == before
+
+
+@pytest.mark.parametrize("kind", ["numpy", "a view", "torch"])
+def test_a_buffer_may_be_filled_for_the_next_batch(
+    server: Server, client: Any, sampler: Any, kind: str
+) -> None:
+    ledger = MemoryLedger()
+    _, (name,) = rollout(sampler, ledger, 1)
+    tokens, logprobs = server.sampled[name]
+    buffer = np.zeros((2, 2 + len(tokens)), np.float32)
+    buffer[0, 2:] = 0.5
+    given = {"numpy": buffer[0].copy(), "a view": buffer[0], "torch": torch.from_numpy(buffer[0])}[kind]
+    datum = single_turn([101, 102, 103], name, tokens, logprobs, advantages=given)
+    with nothing_encoded(client):
+        pending = guarded(client, ledger).forward_backward([datum], LOSS)
+        given[:] = np.nan
+    pending.result()
+    assert np.isnan(datum.loss_fn_inputs["advantages"].to_numpy()).all()
+    (sent,) = map(pb.ForwardBackwardRequest.FromString, server.trained)
+    advantages = np.frombuffer(sent.data[0].loss_fn_inputs["advantages"].dense, np.float32)
+    assert advantages.tolist() == [0.0, 0.0] + [0.5] * len(tokens)
+
+
+def test_the_guard_s_datum_shares_no_loss_input() -> None:
+    image = types.ImageChunk(data=b"\x89PNG", format="png", expected_tokens=2)
+    values, rows, columns, shape = np.array([5, 6]), [0, 1, 2], [0, 1], [2, 4]
+    sparse = types.TensorData(values, "int64", shape, rows, columns)
+    datum = tinker.Datum(
+        model_input=types.ModelInput(chunks=[types.EncodedTextChunk(tokens=(1, 2)), image]),
+        loss_fn_inputs={"target_tokens": sparse},
+    )
+    owned = own(datum)
+    held = owned.loss_fn_inputs["target_tokens"]
+    values[:] = rows[:] = columns[:] = shape[:] = [9, 9]
+    assert (held.sparse_crow_indices, held.sparse_col_indices) == ([0, 1, 2], [0, 1])
+    assert (held.data, held.shape, held.dtype) == ([5, 6], [2, 4], "int64")
+    assert owned.model_input is datum.model_input
 
 
 def test_it_is_the_same_client(server: Server, client: Any, sampler: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from logging import WARNING
@@ -16,10 +16,10 @@ from provenance.engine.verbs import accepted
 from provenance.errors import ContractError, LedgerError, SchemaError, ValidationError
 from provenance.formats import columns_of
 from provenance.integrations.tinker._convert import to_tinker
+from provenance.integrations.tinker._own import own
 from provenance.integrations.tinker._version import types
 from provenance.ledger import Ledger
 from provenance.models import Datum
-from provenance.models._base import shorten
 from provenance.report import Report
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def guard(
 
     `forward_backward` and `forward_backward_async` check the whole batch before any of it is sent: the SDK
     cuts a batch into chunks, and a bad datum in one would fail after others had accumulated gradients. The
-    loss and its configuration are those of the call. Datums may also be ours, which are converted.
+    loss and its configuration are those of the call. Datums may also be ours, which are converted. What is
+    checked and sent is the guard's own copy, so that yours may be written to when the call returns.
 
     When the server has done the request, the sequences that its datums train on (the sampled spans of their
     targets) are renewed in the ledger, as of the time just before the request, whether or not anybody waits
@@ -67,6 +68,7 @@ def guard(
     The methods raise:
         ValidationError: the batch breaks the contract; nothing was sent, `report` says why.
         ContractError: there is no such loss, or `contract` is another loss's.
+        SchemaError: the SDK could not send one of the datums.
 
     Its future raises:
         LedgerError: the request was done, but the ledger could not be renewed.
@@ -106,10 +108,10 @@ class _Guarded:
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Any:
         """Validate the batch, then compute and accumulate gradients; see `guard`."""
-        datums = [to_tinker(datum) if isinstance(datum, Datum) else _of_the_sdk(datum) for datum in data]
+        config = dict(loss_fn_config) if isinstance(loss_fn_config, Mapping) else loss_fn_config
         at = self._guard.clock()
-        used = self._guard.admit(datums, loss_fn, loss_fn_config, at)
-        pending = super().forward_backward(datums, loss_fn, loss_fn_config)  # type: ignore[misc]
+        datums, used = self._guard.admit(data, loss_fn, config, at)
+        pending = super().forward_backward(datums, loss_fn, config)  # type: ignore[misc]
         if not used:
             return pending
         return self.holder.run_coroutine_threadsafe(self._guard.renewed(pending, used, at))
@@ -126,13 +128,6 @@ class _Guarded:
         return await client.forward_backward_custom_async(data, loss_fn, **options)
 
 
-def _of_the_sdk(datum: Any) -> Any:
-    """Refuse what the SDK cannot send: it would fail after it has numbered the request, and wait for it."""
-    if not isinstance(datum, types.Datum):
-        raise SchemaError(f"{shorten(datum)} is no datum, expected a tinker.Datum or a provenance.Datum")
-    return datum
-
-
 @dataclass(frozen=True, slots=True)
 class _Guard:
     """What stands between a client and the server."""
@@ -144,9 +139,14 @@ class _Guard:
     clock: Callable[[], datetime]
 
     def admit(
-        self, datums: list[Any], loss_fn: str, config: Mapping[str, float | str] | None, now: datetime
-    ) -> list[str]:
-        """Check a batch, and return the ids of the sequences that it trains on."""
+        self,
+        data: Iterable[types.Datum | Datum],
+        loss_fn: str,
+        config: Mapping[str, float | str] | None,
+        now: datetime,
+    ) -> tuple[list[Any], list[str]]:
+        """Check a batch, and return a copy to send, and the ids of the sequences that it trains on."""
+        datums: list[Any] = [to_tinker(datum) if isinstance(datum, Datum) else own(datum) for datum in data]
         columns = columns_of(datums)
         try:
             _, report, _ = accepted(
@@ -163,7 +163,7 @@ class _Guard:
             raise
         if self.on_report is not None:
             self.on_report(report)
-        return _trained_on(columns)
+        return datums, _trained_on(columns)
 
     def _contract_of(self, loss_fn: str) -> Contract:
         if self.contract is None:
