@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import random
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +17,10 @@ from test_properties import Dataset, datasets
 
 import provenance
 from provenance.engine.keys import KeySet
-from provenance.engine.part import Part
+from provenance.engine.part import Example, Occurrence, Part
 from provenance.engine.parts import CheckInParts
 from provenance.engine.threads import in_order
+from provenance.report import Count, FileCount, Location, Severity, Violation
 
 Json = dict[str, Any]
 
@@ -102,6 +104,57 @@ def test_no_part_is_an_empty_dataset() -> None:
     for _ in range(2):  # the start is what it was
         assert text(checker.report(start, [])) == text(whole)
     assert whole.codes() == {"FMT005"}
+
+
+def part_of_a_file(number: int) -> Part:
+    """A file of a hundred datums, one of which is bad, with a record that breaks a rule of its own."""
+    place = Location(file=f"{number}.jsonl", row=7, sequence_id=f"sequence {number}")
+
+    def example(code: str, at: tuple[int, ...]) -> Example:
+        return Example(at, Violation(code=code, name="", severity=Severity.ERROR, location=place, message=""))
+
+    sequences, records = KeySet(), KeySet()
+    sequences.add([f"sequence {number}"])
+    records.add([("session-1", f"sequence {number}")])
+    return Part(
+        origin=False,
+        datums=100,
+        bad_datums=1,
+        counts={"VAL001": Count(1, 1, 1), "SEQ007": Count(0, 1, 1)},
+        files={f"{number}.jsonl": FileCount(100, 1, {"VAL001": Count(1, 1, 1)}, frozenset(["VAL001"]))},
+        seen={"SEQ010": sequences, "SEQ007": records},
+        failing={"SEQ007": records},
+        occurrences={"SEQ010": [Occurrence((7, 0), place)]},
+        examples={"VAL001": [example("VAL001", (7, 0))], "SEQ007": [example("SEQ007", (-1, number))]},
+    )
+
+
+def test_many_parts_are_joined_with_work_for_each_once() -> None:
+    checker = CheckInParts(ledger=True, now="2026-01-02T12:00:00Z", max_examples=10_000)
+    start, _ = checker.start([])
+
+    def calls(count: int) -> int:
+        """How many functions are called to join so many parts."""
+        parts, called = [part_of_a_file(number) for number in range(count)], 0
+
+        def note(_frame: Any, event: str, _argument: Any) -> None:
+            nonlocal called
+            called += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            report = checker.report(start, parts)
+        finally:
+            sys.setprofile(before)
+        assert (report.datums, len(report.files), len(report.violations)) == (
+            100 * count,
+            count,
+            2 * count,
+        )
+        return called
+
+    assert calls(400) < 6 * calls(100)  # a chain of copies takes 16 times
 
 
 @given(names=st.lists(st.lists(st.text(max_size=3), unique=True), max_size=8), lasting=st.booleans())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
+from provenance._text import quoted
 from provenance.engine.keys import KeySet
 from provenance.report import Count, FileCount, Location, Severity, Violation
 from provenance.rules import registry
@@ -21,6 +24,10 @@ class Example(NamedTuple):
     place: tuple[int | str, ...]
     """Of a datum its number in the part, of a record its place in the ledger."""
     violation: Violation
+
+
+def _place(example: Example) -> tuple[int | str, ...]:
+    return example.place
 
 
 class Occurrence(NamedTuple):
@@ -74,87 +81,93 @@ class Part:
 
     def keep(self, code: str, examples: Iterable[Example], limit: int) -> None:
         """Keep the first ``limit`` violations of a rule, among those that are there and these."""
-        kept = [*self.examples.get(code, ()), *examples]
-        self.examples[code] = sorted(kept, key=lambda example: example.place)[:limit]
+        kept = self.examples.setdefault(code, [])
+        for example in examples:  # mostly behind all that are there
+            insort(kept, example, key=_place)
+        del kept[limit:]
+
+    def keeps(self, code: str, example: Example) -> bool:
+        """Whether it is kept already."""
+        kept, place = self.examples.get(code, []), example.place
+        return example in kept[bisect_left(kept, place, key=_place) : bisect_right(kept, place, key=_place)]
 
     def violations(self) -> tuple[Violation, ...]:
         """The violations that are kept, by code and in the order of the data."""
         return tuple(example.violation for _, kept in sorted(self.examples.items()) for example in kept)
 
 
-def join(first: Part, second: Part, severities: Mapping[str, Severity], limit: int) -> Part:
-    """The part that two make up, the second of which follows the first and was looked at without it.
+def join(first: Part, others: Iterable[Part], severities: Mapping[str, Severity], limit: int) -> Part:
+    """The part that parts make up, each of which follows those before it and was looked at without them.
 
-    Joining is associative. What the first would have changed in the second is made good: a record counts
-    once, and what must be unique is held against all that came before. Datums without a file are numbered
-    through.
+    Joining is associative, and takes work for what is in the parts, not for how many there are. What those
+    before would have changed in a part is made good: a record counts once, and what must be unique is held
+    against all that came before. Datums without a file are numbered through.
 
     Args:
-        first: is not changed, nor is the second.
-        second: a part that is no origin.
+        first: is not changed, nor are the others.
+        others: parts that are no origin, taken one by one.
         severities: those of the contract.
         limit: examples of each rule to keep.
     """
-    joined = Part(
-        origin=first.origin,
-        datums=first.datums + second.datums,
-        positions=first.positions + second.positions,
-        bad_datums=first.bad_datums + second.bad_datums,
-        unjudged=first.unjudged + second.unjudged,
-        unmeasured=first.unmeasured + second.unmeasured,
-        ambiguous=first.ambiguous or second.ambiguous,
-        unknown=first.unknown or second.unknown,
-        conflicting=first.conflicting or second.conflicting,
-        failed_files=first.failed_files or second.failed_files,
-        checked=first.checked.copy(),
-        softened=first.softened.copy(),
-        satisfied=dict(first.satisfied),
-    )
-    joined.checked.update(second.checked)
-    joined.softened.update(second.softened)
-    for key, holds in second.satisfied.items():
-        joined.satisfied[key] = holds or joined.satisfied.get(key, False)
-    for part in (first, second):
-        for code, count in part.counts.items():
-            joined.counts.setdefault(code, Count()).add(count)
-        for file, found in part.files.items():
-            joined.files.setdefault(file, FileCount()).add(found)
-        for mine, its in ((joined.seen, part.seen), (joined.failing, part.failing)):
-            for code, keys in its.items():
-                if code in mine:
-                    mine[code].update(keys)
-                else:
-                    mine[code] = keys.copy()
-    _count_records_once(joined, first, second)
-    for code, examples in first.examples.items():
-        joined.keep(code, examples, limit)
-    for code, examples in second.examples.items():
-        known = joined.examples.get(code, []) if code in second.failing else ()
-        others = (example for example in examples if example not in known)
-        joined.keep(code, [_after(first.datums, example) for example in others], limit)
-    _hold_against(joined, first, second, severities, limit)
+    joined = Part(origin=first.origin)
+    for part in chain([first], others):
+        _add(joined, part, severities, limit)
     return joined
 
 
-def _count_records_once(joined: Part, first: Part, second: Part) -> None:
-    for code, keys in second.seen.items():
-        if code in first.seen and registry()[code].at == "record":
-            joined.checked[code] -= first.seen[code].common(keys)
-    for code, keys in second.failing.items():
-        if code in first.failing and code in joined.counts:
-            common = first.failing[code].common(keys)
+def _add(joined: Part, part: Part, severities: Mapping[str, Severity], limit: int) -> None:
+    """Add the part that follows, of which nothing that can change is taken over."""
+    before = joined.datums
+    joined.datums += part.datums
+    joined.positions += part.positions
+    joined.bad_datums += part.bad_datums
+    joined.unjudged += part.unjudged
+    joined.unmeasured += part.unmeasured
+    joined.ambiguous |= part.ambiguous
+    joined.unknown |= part.unknown
+    joined.conflicting |= part.conflicting
+    joined.failed_files |= part.failed_files
+    joined.checked.update(part.checked)
+    joined.softened.update(part.softened)
+    for key, holds in part.satisfied.items():
+        joined.satisfied[key] = holds or joined.satisfied.get(key, False)
+    for code, count in part.counts.items():
+        joined.counts.setdefault(code, Count()).add(count)
+    for file, found in part.files.items():
+        joined.files.setdefault(file, FileCount()).add(found)
+    for code, examples in part.examples.items():
+        new = [e for e in examples if not (code in part.failing and joined.keeps(code, e))]
+        joined.keep(code, [_after(before, example) for example in new], limit)
+    _count_records_once(joined, part)
+    _hold_against(joined, part, before, severities, limit)
+    for mine, its in ((joined.seen, part.seen), (joined.failing, part.failing)):
+        for code, keys in its.items():
+            if code in mine:
+                mine[code].update(keys)
+            else:
+                mine[code] = keys.copy()
+
+
+def _count_records_once(joined: Part, part: Part) -> None:
+    """Take back what was counted of records that came before; the joined part has not seen this one's yet."""
+    for code, keys in part.seen.items():
+        if code in joined.seen and registry()[code].at == "record":
+            joined.checked[code] -= joined.seen[code].common(keys)
+    for code, keys in part.failing.items():
+        if code in joined.failing and code in joined.counts:
+            common = joined.failing[code].common(keys)
             joined.counts[code].add(Count(0, -common, -common))
 
 
 def _hold_against(
-    joined: Part, first: Part, second: Part, severities: Mapping[str, Severity], limit: int
+    joined: Part, part: Part, before: int, severities: Mapping[str, Severity], limit: int
 ) -> None:
-    """Count what is unique in the second part and in the first as well."""
+    """Count what is unique in the part and came before as well; its sequences have not been added yet."""
     new: dict[str, list[Occurrence]] = {}
     newly_bad: dict[int, str | None] = {}
-    for code, occurrences in second.occurrences.items():
+    for code, occurrences in part.occurrences.items():
         ids = [str(occurrence.location.sequence_id) for occurrence in occurrences]
-        there = first.seen[code].has(ids) if code in first.seen else [False] * len(ids)
+        there = joined.seen[code].has(ids) if code in joined.seen else [False] * len(ids)
         repeated = [occurrence for occurrence, known in zip(occurrences, there, strict=True) if known]
         counted = {occurrence.place[0] for occurrence in repeated if not occurrence.counted}
         new[code] = [
@@ -169,24 +182,23 @@ def _hold_against(
         joined.counts.setdefault(code, Count()).add(Count(len(counted), len(repeated), len(repeated)))
         _count_in_files(joined, code, repeated)
         examples = [_of_occurrence(code, severities[code], occurrence) for occurrence in repeated]
-        joined.keep(code, [_after(first.datums, example) for example in examples], limit)
+        joined.keep(code, [_after(before, example) for example in examples], limit)
     joined.bad_datums += len(newly_bad)
     for file in newly_bad.values():
         if file is not None:
             joined.files[file].bad_datums += 1
-    if first.origin:
+    if joined.origin:
         return
-    joined.occurrences = dict(first.occurrences)
     for code, occurrences in new.items():
-        joined.occurrences[code] = first.occurrences.get(code, []) + [
+        joined.occurrences.setdefault(code, []).extend(
             Occurrence(
-                place=(first.datums + occurrence.place[0], occurrence.place[1]),
-                location=_moved(first.datums, occurrence.location),
+                place=(before + occurrence.place[0], occurrence.place[1]),
+                location=_moved(before, occurrence.location),
                 counted=occurrence.counted,
                 bad=occurrence.bad or occurrence.place[0] in newly_bad,
             )
             for occurrence in occurrences
-        ]
+        )
 
 
 def _count_in_files(joined: Part, code: str, repeated: Iterable[Occurrence]) -> None:
@@ -201,7 +213,7 @@ def _count_in_files(joined: Part, code: str, repeated: Iterable[Occurrence]) -> 
 
 def _of_occurrence(code: str, severity: Severity, occurrence: Occurrence) -> Example:
     rule = registry()[code]
-    message = rule.message.format(id=repr(occurrence.location.sequence_id))
+    message = rule.message.format(id=quoted(occurrence.location.sequence_id))
     return Example(
         occurrence.place,
         Violation(

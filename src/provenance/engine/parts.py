@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import reduce
 from typing import Any
 
 from provenance.contract import Contract
+from provenance.engine.arguments import refuse_examples
 from provenance.engine.part import Part, join
 from provenance.engine.run import Run
 from provenance.engine.sources import ledger_of
@@ -38,6 +38,7 @@ class CheckInParts:
         allow_empty: bool = False,
     ) -> None:
         """Arguments and errors are those of ``check``; ``ledger`` is whether there is one."""
+        refuse_examples(max_examples)
         self._ledger = ledger
         self._settings: dict[str, Any] = {
             "contract": Contract.of(contract),
@@ -83,15 +84,17 @@ class CheckInParts:
 
     def join(self, first: Part, second: Part) -> Part:
         """The part that two make up, the second of which follows the first; associative."""
-        return join(first, second, self._settings["contract"].severities, self._max_examples)
+        return self._joined(first, [second])
 
     def report(self, start: Part, parts: Iterable[Part]) -> Report:
         """The report of the whole dataset, from its parts in their order."""
-        # Joined with nothing, so that the start itself is not changed where there are no parts.
-        run = self._run(reduce(self.join, parts, self.join(start, Part(origin=False))))
+        run = self._run(self._joined(start, parts))
         for step in run.after():
             run.tally.keep(step, self._max_examples)
         return run.report()
+
+    def _joined(self, first: Part, others: Iterable[Part]) -> Part:
+        return join(first, others, self._settings["contract"].severities, self._max_examples)
 
     def _run(self, part: Part) -> Run:
         return Run(**self._settings, ledger=self._ledger or None, part=part)
