@@ -19,11 +19,13 @@ import pytest
 from _pages import Element, grid, parse
 
 import provenance
+from provenance.engine import observe
 from provenance.observations import Histogram, Observations
-from provenance.report import Report
+from provenance.report import Report, Severity
 from provenance.reports.html import _page
 from provenance.reports.text import escape
-from provenance.rules import Case, registry
+from provenance.rules import Case, case, registry
+from provenance.rules._examples import DROP, TWO_TARGETS
 
 RULES = registry()
 MULTI = next(case for case in RULES["SPN009"].good if len(case.datums[0]["model_input_spans"]) > 2)
@@ -92,10 +94,10 @@ def is_sound(page: Element) -> None:
 
 @pytest.mark.parametrize("code", sorted(RULES))
 def test_every_rule_is_named_explained_and_located(code: str, tmp_path: Path) -> None:
-    for number, case in enumerate(RULES[code].bad):
+    for number, example in enumerate(RULES[code].bad):
         folder = tmp_path / str(number)
         folder.mkdir()
-        report = without_charts(check(case, folder, allow_empty=code != "FMT005"))
+        report = without_charts(check(example, folder, allow_empty=code != "FMT005"))
         page = parse(report.to_html())
         is_sound(page)
         rule = page.one("article", anchor=code)
@@ -108,10 +110,9 @@ def test_every_rule_is_named_explained_and_located(code: str, tmp_path: Path) ->
         assert [e.one(of="message").text.split(" (sequence ")[0] for e in examples] == [
             " ".join(escape(v.message).split()).split(" (sequence ")[0] for v in found
         ]
-        for violation, example in zip(found, examples, strict=True):
-            assert (
-                escape(replace(violation.location, file=None, row=None, line=None).__str__()) in example.text
-            )
+        for violation, shown in zip(found, examples, strict=True):
+            element = str(replace(violation.location, file=None, row=None, line=None))
+            assert escape(element) in shown.text
         for table in page.all("table", of="map"):
             grid(table)
 
@@ -204,6 +205,120 @@ def test_a_long_datum_is_shown_near_its_faults(tmp_path: Path) -> None:
     assert counted + len([head for head in heads if not head.startswith("+")]) == size + 1
 
 
+def long_datum(size: int = 1_000, **inputs: list[float]) -> dict[str, Any]:
+    """A datum of importance_sampling without spans, of which every second logprob is positive."""
+    values: dict[str, list[float]] = {"logprobs": [-1.0, 1.0] * (size // 2), "advantages": [1.0] * size}
+    tensors = {
+        name: {"data": data, "dtype": "float32", "shape": [size]} for name, data in (values | inputs).items()
+    }
+    tensors["target_tokens"] = {"data": list(range(1, size + 1)), "dtype": "int64", "shape": [size]}
+    return {
+        "model_input": {"chunks": [{"type": "encoded_text", "tokens": list(range(size))}]},
+        "loss_fn_inputs": tensors,
+    }
+
+
+def page_of(*datums: dict[str, Any]) -> Element:
+    """Without distributions, which take long to draw."""
+    return parse(without_charts(provenance.check(datums, "importance_sampling", observe=True)).to_html())
+
+
+def ticks(datum: Element) -> list[int]:
+    """Where the overview has one, of 480 steps."""
+    return [int(start) for start in re.findall(r"M(\d+)", datum.one("path", of="error").attributes["d"])]
+
+
+def test_every_fault_is_marked_and_counted() -> None:
+    datum = page_of(long_datum()).one("article", of="datum")
+    assert "488 more violations, not listed" in datum.text
+    assert "places are marked" not in datum.text
+    assert ticks(datum) == list(range(480))
+    heads, rows = grid(datum.one("table", of="map"))
+    assert {"0", "1000"} < set(heads)  # both ends are shown
+    faulty = [head.startswith("+") or int(head) in range(2, 1001, 2) for head in heads]
+    assert [bool(cell.text) for cell in rows["VAL002"]] == faulty
+    framed = ["error" in cell.classes for cell in rows["logprobs"]]
+    shown = [not head.startswith("+") for head in heads]
+    assert framed == [a and b for a, b in zip(faulty, shown, strict=True)]
+    assert sum(framed) > 30
+
+
+def test_what_is_not_marked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_PLACES", 100)
+    datum = page_of(long_datum()).one("article", of="datum")
+    assert "of VAL002 the first 100 of 500 places are marked" in datum.text
+    assert "488 more violations, not listed" in datum.text
+    assert max(ticks(datum)) == 201 * 480 // 1001  # of the last that is marked
+
+
+def test_a_rule_broken_everywhere_leaves_room_for_the_others() -> None:
+    datum = page_of(long_datum(advantages=[1.0] * 900 + [1e6] + [1.0] * 99))
+    heads, rows = grid(datum.one("table", of="map"))
+    column = heads.index("901")
+    assert rows["ADV004"][column].text
+    assert "warning" in rows["advantages"][column].classes
+
+
+def test_a_fault_of_a_whole_field_is_a_note(tmp_path: Path) -> None:
+    report = check(case({"loss_fn_inputs.advantages": DROP}), tmp_path)
+    _, rows = grid(parse(without_charts(report).to_html()).one("table", of="map"))
+    assert rows["advantages"][0].text == "missing"
+    assert rows["INP001"][0].text == "missing-loss-input"
+
+
+def test_a_fault_beyond_the_positions_is_marked_at_the_last(tmp_path: Path) -> None:
+    spans = list(MULTI.datums[0]["model_input_spans"])
+    spans += [{**spans[0], "length": 50}, {**spans[0], "offset": -1}]
+    page = parse(without_charts(check(broken("model_input_spans", spans), tmp_path)).to_html())
+    heads, rows = grid(page.one("table", of="map"))
+    assert [head for head, cell in zip(heads, rows["SPN005"], strict=True) if cell.text] == [heads[-1]]
+
+
+def test_a_fault_in_rows_and_columns_is_marked_at_its_row(tmp_path: Path) -> None:
+    changes = {**TWO_TARGETS, "loss_fn_inputs.weights.data.7": None}
+    report = without_charts(check(case(changes, loss="cross_entropy"), tmp_path))
+    heads, rows = grid(parse(report.to_html()).one("table", of="map"))
+    # Element 7 is (3, 1), and target 3 stands at position 4.
+    assert [head for head, cell in zip(heads, rows["VAL001"], strict=True) if cell.text] == ["4"]
+
+
+def test_how_many_bad_datums_are_shown() -> None:
+    long, short = long_datum(200_002), long_datum(10)
+    passed_over = "1 passed over: longer than 200,000 positions, or no room on this page."
+    for datums, words in (
+        ([short] * 3, ""),
+        ([short] * 1_000, "3 of 1,000 datums with violations are shown: of each rule the first 3"),
+        ([long, *[short] * 9], "3 of 10 datums with violations are shown: of each rule the first 3"),
+        ([long], "0 of 1 datum with violations are shown: of each rule the first 3"),
+    ):
+        page = page_of(*datums)
+        section = page.one("section", anchor="datums").text
+        assert words in section
+        assert ("with violations" in section) == bool(words)
+        assert (passed_over in section) == (long in datums)
+        assert "No datum has a violation" not in section
+        assert len(page.all("article", of="datum")) == (3 if short in datums else 0)
+
+
+def test_warnings_that_fail_are_the_verdict() -> None:
+    warned = provenance.check([long_datum(logprobs=[-1.0] * 1_000, advantages=[1e6] * 1_000)], "ppo")
+    assert warned.valid
+    assert warned.warnings == 1
+    refused = "1 warning, which fail_on='warning' does not let pass; valid: 1 datum, "
+    for fail_on, word, style, lead in (
+        (Severity.ERROR, "valid", "good", "1 datum, 1,000 positions, "),
+        (Severity.WARNING, "failed", "error", refused),
+    ):
+        page = parse(warned.to_html(fail_on=fail_on))
+        assert page.one("title").text == f"{word}: provenance report"
+        assert page.one(of="verdict").text == word
+        assert style in page.one(of="verdict").classes
+        assert page.one(of="lead").text.startswith(lead)
+    for data, word in (([long_datum()], "invalid"), ([], "valid")):
+        report = provenance.check(data, "importance_sampling", allow_empty=True)
+        assert parse(report.to_html(fail_on=Severity.WARNING)).one(of="verdict").text == word
+
+
 def test_spans_without_a_position_are_told(tmp_path: Path) -> None:
     spans = [*MULTI.datums[0]["model_input_spans"]]
     spans.append({**spans[-1], "offset": 0, "length": 0})
@@ -283,7 +398,7 @@ def with_histograms(found: Mapping[str, Histogram], **contract: Any) -> Report:
     report = provenance.check(
         MULTI.datums, provenance.Contract.for_loss("stable_reinforce").with_parameters(**contract)
     )
-    return replace(report, observations=Observations(histograms=found, datums=(), omitted=0))
+    return replace(report, observations=Observations(histograms=found, datums=(), omitted=0, bad_datums=0))
 
 
 def test_a_distribution_is_drawn_and_told() -> None:
@@ -373,6 +488,39 @@ def test_valid_data_and_what_was_not_checked() -> None:
     for entry in report.not_checked:
         assert entry.reason in reasons.text
         assert entry.code in reasons.text
+
+
+def only(*codes: str) -> provenance.Contract:
+    contract = provenance.Contract.for_loss("stable_reinforce")
+    return contract.with_severity({code: "off" for code in contract.severities if code not in codes})
+
+
+def test_what_had_nothing_to_judge_is_told() -> None:
+    known: dict[str, Any] = {"ledger": list(MULTI.sequences), "session": MULTI.session, "now": MULTI.now}
+    nothing = "there is nothing here that these rules judge"
+    for data, codes, idle in (
+        ([], ("SEQ003",), "SEQ003"),
+        (list(MULTI.datums), ("SEQ003", "CFG001", "VAL003"), "CFG001, VAL003"),
+        (list(MULTI.datums), ("SEQ003",), ""),
+    ):
+        report = provenance.check(data, only(*codes), allow_empty=True, **known)
+        section = parse(report.to_html()).one("section", anchor="not-checked").text
+        assert (f"{nothing}{idle}" in section) == bool(idle)
+        assert ("Every rule of the contract was judged." in section) == (not idle)
+
+
+def test_what_was_broken_had_something_to_judge(tmp_path: Path) -> None:
+    (tmp_path / "broken.jsonl").write_text("nonsense\n", encoding="utf-8")
+    report = provenance.check([], ledger=tmp_path / "broken.jsonl", allow_empty=True)
+    assert report.codes() == {"FMT001"}
+    assert "FMT001" not in parse(report.to_html()).one("section", anchor="not-checked").text
+
+
+def test_ages_are_of_pairs_of_datum_and_sequence(tmp_path: Path) -> None:
+    report = check(replace(MULTI, datums=[*MULTI.datums] * 10), tmp_path)
+    assert (
+        "20 pairs of a datum and a sequence that it names; " in parse(report.to_html()).all("figure")[-1].text
+    )
 
 
 def test_examples_are_counted_beyond_those_that_are_shown(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_html import HOSTILE, MULTI, broken, check
+from test_html import HOSTILE, MULTI, broken, check, long_datum
 
 import provenance
 from provenance.demo import data
@@ -300,6 +300,8 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         *((kind, scheme) for kind in ("demo", "hostile") for scheme in ("light", "dark")),
         ("valid", "light"),
         ("unobserved", "dark"),
+        ("more", "light"),
+        ("more", "dark"),
     ],
 )
 def test_axe_finds_nothing(
@@ -312,6 +314,9 @@ def test_axe_finds_nothing(
         path = write(check(MULTI, tmp_path), tmp_path)
     elif kind == "unobserved":
         path = write(replace(demo, observations=None), tmp_path)
+    elif kind == "more":  # than is shown
+        report = provenance.check([long_datum()] * 5, "importance_sampling", observe=True)
+        path = write(report, tmp_path)
     use_scheme(browser, scheme)
     open_page(browser, path)
     browser.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")

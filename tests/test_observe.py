@@ -25,19 +25,21 @@ import provenance
 from provenance.columns import Columns
 from provenance.engine import observe as observing
 from provenance.engine.observe import Observer
+from provenance.engine.room import with_room
 from provenance.engine.run import Run
 from provenance.formats import columns_of
 from provenance.loss_spec import LOSSES
 from provenance.observations import BadDatum, Histogram, Observations
 from provenance.reports.strip import datum_to_text
 from provenance.rules import Case, case, registry
-from provenance.rules._examples import DROP, RECORD, WITHOUT_SPANS
+from provenance.rules._examples import DROP, RECORD, TWO_TARGETS, WITH_IMAGE, WITHOUT_SPANS
 
 Json = dict[str, Any]
 Counts = dict[str, tuple[int, list[int], int, int]]
 
 #: Rules whose violations are in no datum, or in one that has no columns.
 ELSEWHERE = {code for code, rule in registry().items() if rule.at in ("record", "dataset", "config", "file")}
+FILES = {code for code, rule in registry().items() if rule.at == "file"}
 GATES = {code for code, rule in registry().items() if rule.gate}
 LEAST = 2.0**-149
 
@@ -169,6 +171,23 @@ def kept(datums: Iterable[BadDatum]) -> list[tuple[int, list[str]]]:
     return [(int(bad.columns.row[0]), [told(v) for v in bad.violations]) for bad in datums]
 
 
+def places_in(bad: BadDatum) -> list[tuple[str, str | None, Any, int | None]]:
+    """Code, field, index and length of what is marked in a datum."""
+    found: list[tuple[str, str | None, Any, int | None]] = []
+    for places in bad.places:
+        tensor = bad.columns.inputs.get(places.field)
+        flat = tensor is None or registry()[places.code].at != "element" or tensor.rank[0] < 2
+        width = 0 if tensor is None or flat else max(int(tensor.width[0]), 1)
+        for start, length in zip(places.start.tolist(), places.length.tolist(), strict=True):
+            found.append((places.code, places.field, divmod(start, width) if width else start, length))
+    return sorted(found)
+
+
+def places_of(violations: Iterable[provenance.Violation]) -> list[tuple[str, str | None, Any, int | None]]:
+    at = ((v.code, v.location) for v in violations)
+    return sorted((code, at.field, at.index, at.length) for code, at in at if at.index is not None)
+
+
 def hold_against_loops(dataset: Dataset, *, now: str, session: str, **parameters: Any) -> Observations | None:
     """Compare with the loops; None for a ledger that they do not understand."""
     contract = provenance.Contract.for_loss(dataset.loss).with_parameters(**parameters)
@@ -181,8 +200,13 @@ def hold_against_loops(dataset: Dataset, *, now: str, session: str, **parameters
     assert seen is not None
     assert kept(seen.datums) == chosen_datums(report)
     assert seen.omitted == 0
+    in_data = [v for v in report if v.code not in ELSEWHERE - FILES and v.location.file is None]
+    assert seen.bad_datums == len({v.location.row for v in in_data if v.location.row is not None})
     for bad in seen.datums:
-        assert_same_columns(bad.columns, columns_of([dataset.datums[bad.columns.row[0]]]))
+        here = [v for v in report if v.code not in ELSEWHERE and v.location.row == bad.columns.row[0]]
+        assert bad.counts == Counter(violation.code for violation in here)
+        assert places_in(bad) == places_of(here)
+        assert_same_columns(bad.columns, with_room(columns_of([dataset.datums[bad.columns.row[0]]])))
         assert set(bad.columns.ids) == ids_in(bad)
         assert datum_to_text(bad.columns, bad.violations)
     names = [record["sequence_id"] for record in dataset.sequences]
@@ -381,7 +405,7 @@ def test_an_empty_dataset(tmp_path: Path) -> None:
     for data in ([], str(tmp_path / "empty.jsonl")):
         seen = observed(data, allow_empty=True)
         assert dict(seen.histograms) == {}
-        assert (seen.datums, seen.omitted) == ((), 0)
+        assert (seen.datums, seen.omitted, seen.bad_datums) == ((), 0, 0)
 
 
 def examples(code: str) -> Iterator[Case]:
@@ -399,6 +423,18 @@ def test_examples_of_rules_by_loops(code: str) -> None:
             told = {"now": example.now, "session": example.session, **example.parameters}
             compared += hold_against_loops(dataset, **told) is not None
     assert compared
+
+
+def test_an_image_of_unknown_length_has_room() -> None:
+    changes = {"model_input.chunks.1.expected_tokens": DROP, "loss_fn_inputs.logprobs.data.2": 5.0}
+    of = case({**WITH_IMAGE, **WITHOUT_SPANS, **changes}, loss="ppo")
+    seen = hold_against_loops(
+        Dataset([dict(d) for d in of.datums], [dict(s) for s in of.sequences], of.loss),
+        now=of.now,
+        session=of.session,
+    )
+    assert seen is not None
+    assert [bad.columns.positions for bad in seen.datums] == [5]
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -431,6 +467,8 @@ def agree(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> None:
     for part in parts:
         assert counts_of(part.histograms) == counts_of(whole.histograms)
         assert kept(part.datums) == kept(whole.datums)
+        assert [places_in(bad) for bad in part.datums] == [places_in(bad) for bad in whole.datums]
+        assert part.bad_datums == whole.bad_datums
 
 
 def one_by_one(datums: list[Json]) -> list[Columns]:
@@ -539,6 +577,42 @@ def test_violations_of_a_datum_are_those_that_inspect_shows(tmp_path: Path) -> N
         assert_same_columns(bad.columns, found.columns, places=True)
 
 
+#: Some weights of two targets a position are NaN.
+WEIGHTS: list[Json] = [
+    {"data": [0.0, 0.0, 1.0, np.nan, 0.0, np.nan, np.nan, 1.0, np.nan, 0.5]},
+    {
+        "data": [1.0, np.nan, np.nan, np.nan, 1.0, np.nan, 0.5],
+        "sparse_crow_indices": [0, 0, 2, 3, 5, 7],
+        "sparse_col_indices": [0, 1, 1, 0, 1, 0, 1],
+    },
+]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=["dense", "sparse"])
+def test_places_in_rows_and_columns(weights: Json) -> None:
+    weights = weights | {"dtype": "float32", "shape": [5, 2]}
+    of = case({**TWO_TARGETS, "loss_fn_inputs.weights": weights}, loss="cross_entropy")
+    report = provenance.check([*case(loss="cross_entropy").datums, *of.datums], of.loss, observe=True)
+    assert report.observations is not None
+    (bad,) = report.observations.datums
+    marked = [(index, length) for code, _, index, length in places_in(bad) if code == "VAL001"]
+    assert marked == [((1, 1), 1), ((2, 1), 2), ((4, 0), 1)]
+    assert places_in(bad) == places_of(report)
+
+
+def test_places_are_bounded_and_counts_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "_PLACES", 3)
+    changes: Json = {"loss_fn_inputs.logprobs.data": [-1.0] + [5.0, -1.0] * 12}
+    changes["loss_fn_inputs.advantages.data"] = [1e6, 1e6] + [1.0] * 23
+    changes["loss_fn_inputs.target_tokens.data"] = changes["model_input.chunks.0.tokens"] = [7] * 25
+    changes |= {f"loss_fn_inputs.{name}.shape": [25] for name in ("logprobs", "advantages", "target_tokens")}
+    (bad,) = observed(list(case({**WITHOUT_SPANS, **changes}, loss="ppo").datums), "ppo").datums
+    assert bad.counts == {"VAL002": 12, "ADV004": 1}
+    assert len(bad.violations) == 13
+    marked = {places.code: (places.start.tolist(), places.length.tolist()) for places in bad.places}
+    assert marked == {"VAL002": ([1, 3, 5], [1, 1, 1]), "ADV004": ([0], [2])}
+
+
 def test_a_datum_keeps_nothing_of_its_batch() -> None:
     of = many(400)
     for bad in seen_in(of).datums:
@@ -550,6 +624,7 @@ def test_a_datum_keeps_nothing_of_its_batch() -> None:
             columns.target_spans.sequence,
         ]
         arrays += [tensor.values for tensor in columns.inputs.values()]
+        arrays += [array for places in bad.places for array in (places.start, places.length)]
         assert all(array.base is None or array.base.nbytes < 1000 for array in arrays)
         assert set(columns.ids) == ids_in(bad)
         assert len(columns.ids) == 2
@@ -563,6 +638,7 @@ def test_what_cannot_be_read_is_left_to_the_violations(tmp_path: Path) -> None:
     seen = observed(path)
     assert [int(bad.columns.row[0]) for bad in seen.datums] == [3]
     assert {violation.location.row for violation in seen.datums[0].violations} == {3}
+    assert seen.bad_datums == 3
     assert bins(seen.histograms["lengths"]) == {4: 2}
 
 
@@ -601,7 +677,7 @@ def test_too_long_a_datum_is_left_out_and_a_later_one_taken() -> None:
     lengths = (200_001, 10, 200_000, 300_000, 11, 12)
     seen = observed(without_spans(lengths, [0] * 6), "ppo")
     assert [bad.columns.positions for bad in seen.datums] == [10, 200_000, 11]
-    assert seen.omitted == 2
+    assert (seen.omitted, seen.bad_datums) == (2, 6)
 
 
 def test_room_for_positions_is_bounded_and_errors_have_it_first() -> None:
@@ -632,7 +708,7 @@ def test_thousands_of_bad_datums_keep_the_bound() -> None:
     seen = report.observations
     assert seen is not None
     assert [int(bad.columns.row[0]) for bad in seen.datums] == list(range(12))
-    assert seen.omitted == 0
+    assert (seen.omitted, seen.bad_datums) == (0, 5000)
     assert bins(seen.histograms["lengths"]) == {8: 5000}
 
 

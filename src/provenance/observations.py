@@ -32,6 +32,18 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """Where a datum breaks a rule in one field: the first 20,000 violations."""
+
+    code: str
+    field: str
+    start: Ints
+    """(n,): the first failing element of each, as its location has it; i * K + k in an (N, K) tensor."""
+    length: Ints
+    """(n,): failing elements from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BadDatum:
     """A datum with violations."""
 
@@ -39,6 +51,10 @@ class BadDatum:
     """A batch of one."""
     violations: tuple[Violation, ...]
     """The first 20 of each rule."""
+    counts: Mapping[str, int]
+    """How many there are, by code."""
+    places: tuple[Places, ...]
+    """Where they are, but for those of the datum, or of a field, as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,3 +76,5 @@ class Observations:
     order of the dataset. At most 60, of at most 1,000,000 positions together, errors first."""
     omitted: int
     """Bad datums that would be here, but are too long (200,000 positions) or too many."""
+    bad_datums: int
+    """Datums with a violation, be it a warning: these, and all others."""

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 from provenance._text import count, escape
-from provenance.report import Count, Report
+from provenance.report import Count, Report, Severity, verdict
 from provenance.reports.text import RUNS
 from provenance.rules import registry
 
-__all__ = ["PLACELESS", "counted", "explained", "place_of", "reasons"]
+__all__ = ["PLACELESS", "counted", "explained", "place_of", "reasons", "verdict_under"]
 
 #: What stands for a file in the location of data that are in none.
 PLACELESS = (None, "<stdin>", "ledger")
+
+
+def verdict_under(report: Report, fail_on: Severity) -> str:
+    """The verdict, after the warnings where these do not pass."""
+    if report.valid and report.warnings and fail_on == Severity.WARNING:
+        warnings = count(report.warnings, "warning")
+        return f"{warnings}, which fail_on='warning' does not let pass; {verdict(report)}"
+    return verdict(report)
 
 
 def counted(code: str, found: Count) -> str:
@@ -50,6 +59,9 @@ def place_of(file: str, root: str | None) -> str:
     """
     if root is None:
         return Path(file).as_posix()
-    path = Path(os.path.abspath(file))  # noqa: PTH100 - a link keeps its own name, as resolve() would not
-    folder = Path(root)
-    return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix()
+    # By its own name first: a link in the folder may lead out of it, and the folder may be one itself.
+    named = Path(os.path.abspath(file))  # noqa: PTH100 - resolve() would follow links
+    for path, folder in product((named, Path(file).resolve()), (Path(root).absolute(), Path(root).resolve())):
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    return named.as_posix()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Final
 
@@ -212,11 +213,12 @@ class _Known:
             return slots_of(chosen)
         if whole:
             return slots_of(range(self.extent))
-        marks = [m for fields in self._marks.values() for marks in fields.values() for m in marks]
-        faults = [edge for mark in marks if mark.shape == "mark" for edge in (mark.start, mark.stop)]
-        bands = [*self._chunks, *(band for bands in self._spans.values() for band in bands)]
-        edges = [edge for band in bands for edge in (band.start, band.stop)]
-        return slots_near([*faults, 0, self.extent, *edges], self.extent)
+        marks = [m for of_field in self._marks.values() for m in of_field.values()]
+        faults = [_edges(mark for mark in of_rule if mark.shape == "mark") for of_rule in marks]
+        bands = [self._chunks, *self._spans.values()]
+        # Of each in turn, so that a rule that is broken everywhere leaves room for the others.
+        points = zip_longest(*faults, [0, self.extent], *map(_edges, bands))
+        return slots_near((p for turn in points for p in turn if p is not None), self.extent)
 
     def notes(self) -> Iterator[str]:
         """What lanes cannot show."""
@@ -278,6 +280,10 @@ def _is_of(violation: Violation, columns: Columns) -> bool:
     at = violation.location
     same = (at.row, at.file) == (int(columns.row[0]), columns.file)
     return same and registry()[violation.code].at not in GLOBAL_LEVELS
+
+
+def _edges(stretches: Iterable[Stretch]) -> Iterator[int]:
+    return (edge for stretch in stretches for edge in (stretch.start, stretch.stop))
 
 
 def _note(text: str, slots: Sequence[Slot], role: Role | None = None) -> Stretch:

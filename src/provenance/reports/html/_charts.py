@@ -77,7 +77,7 @@ _SUBJECTS: Final = {
     ),
     "ages": _Subject(
         title="Ages of sequences",
-        of="sequences that datums name",
+        of="pairs of a datum and a sequence that it names",
         unit="hours since last use",
         absent="no ledger was given, or it has none of the sequences",
         ticks=(),

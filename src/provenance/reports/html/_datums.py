@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from provenance.columns import TARGETS
-from provenance.observations import BadDatum
+from provenance.columns import TARGETS, Columns
+from provenance.engine.observe import LONGEST, OF_RULE
+from provenance.observations import BadDatum, Places
 from provenance.report import Report, Severity, Violation
 from provenance.reports._fields import INPUT, SPANS
 from provenance.reports.html._found import Key, key_of
@@ -16,6 +18,7 @@ from provenance.reports.html._spans import NO_SPANS, Names, Spans, spans_of
 from provenance.reports.html._table import Row, head_of, row_of
 from provenance.reports.strip import Strip, strip_of
 from provenance.reports.text import clip, count
+from provenance.rules import registry
 
 #: Rows of a table, faults named beside it, sequences of its legend, and datums that are open at first.
 _ROWS, _FAULTS, _SEQUENCES, _OPEN = 24, 12, 12, 5
@@ -60,8 +63,21 @@ def datums_of(report: Report, files: Mapping[str, int]) -> list[Datum]:
     return [_datum(bad, number, files) for number, bad in enumerate(kept, 1)]
 
 
+def shown_of(report: Report) -> str:
+    """How many of the bad datums are shown and which, where that is not all of them."""
+    seen = report.observations
+    if seen is None or len(seen.datums) == seen.bad_datums:
+        return ""
+    shown, bad = len(seen.datums), count(seen.bad_datums, "datum")
+    words = f"{shown:,} of {bad} with violations {'is' if shown == 1 else 'are'} shown: "
+    words += f"of each rule the first {OF_RULE} that could be read"
+    if seen.omitted:
+        words += f"; {seen.omitted:,} passed over: longer than {LONGEST:,} positions, or no room on this page"
+    return words
+
+
 def _datum(bad: BadDatum, number: int, files: Mapping[str, int]) -> Datum:
-    strip = strip_of(bad.columns, bad.violations)
+    strip = strip_of(bad.columns, _marks(bad))
     names = Names(bad.columns)
     spans = {lane.field: spans_of(lane, names) for lane in strip.lanes if lane.kind == "spans"}
     lanes = [lane for lane in strip.lanes if lane.kind != "position"]
@@ -77,12 +93,33 @@ def _datum(bad: BadDatum, number: int, files: Mapping[str, int]) -> Datum:
         file=None if file is None else files.get(file),
         is_open=number <= _OPEN,
         faults=[_fault(violation) for violation in violations[:_FAULTS]],
-        notes=list(_notes(strip, spans, faults=len(violations), rows=len(lanes), names=names)),
+        notes=list(_notes(strip, spans, bad, rows=len(lanes), names=names)),
         sequences=[(short, style, clip(name)) for short, style, name in islice(names.items(), _SEQUENCES)],
         overview=overview_of(strip.extent, bars, marks) if strip.slots else None,
         head=head_of(strip.slots) if strip.slots else None,
         rows=[row_of(lane, strip.slots, spans) for lane in lanes[:_ROWS]],
     )
+
+
+def _marks(bad: BadDatum) -> Iterator[Violation]:
+    """What to mark: the violations of whole fields, and one for each place that was kept."""
+    yield from (violation for violation in bad.violations if violation.location.index is None)
+    first = {violation.code: violation for violation in reversed(bad.violations)}
+    for places in bad.places:
+        like = first[places.code]
+        width = _width(places, bad.columns)
+        for start, length in zip(places.start.tolist(), places.length.tolist(), strict=True):
+            index = divmod(start, width) if width else start
+            at = replace(like.location, field=places.field, index=index, length=length)
+            yield replace(like, location=at)
+
+
+def _width(places: Places, columns: Columns) -> int:
+    """Columns of the field that elements are in; 0 where it has no rows and columns."""
+    tensor = columns.inputs.get(places.field)
+    if tensor is None or registry()[places.code].at != "element" or tensor.rank[0] < 2:
+        return 0
+    return max(int(tensor.width[0]), 1)
 
 
 def _fault(violation: Violation) -> Fault:
@@ -92,7 +129,7 @@ def _fault(violation: Violation) -> Fault:
 
 
 def _notes(
-    strip: Strip, spans: Mapping[str, Spans], *, faults: int, rows: int, names: Names
+    strip: Strip, spans: Mapping[str, Spans], bad: BadDatum, *, rows: int, names: Names
 ) -> Iterator[str]:
     """What the table does not show."""
     yield from strip.notes
@@ -101,8 +138,14 @@ def _notes(
     for field, row in spans.items():
         if empty := int((row.starts == row.stops).sum()):
             yield f"{count(empty, 'span')} of {field} without a position"
+    marked: Counter[str] = Counter()
+    for places in bad.places:
+        marked[places.code] += len(places.start)
+    for code, number in marked.items():
+        if number < bad.counts[code]:
+            yield f"of {code} the first {number:,} of {bad.counts[code]:,} places are marked"
     for kind, number, most in (
-        ("violation", faults, _FAULTS),
+        ("violation", sum(bad.counts.values()), _FAULTS),
         ("row", rows, _ROWS),
         ("sequence", len(names.numbers), _SEQUENCES),
     ):

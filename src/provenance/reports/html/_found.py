@@ -16,6 +16,8 @@ from provenance.rules import registry
 Key = tuple[str | None, int | None]
 #: Files that are listed.
 _FILES: Final = 50
+#: Why a rule was not checked that no reason kept from it.
+_IDLE: Final = "there is nothing here that these rules judge"
 #: A rule's page ends with it.
 _EVIDENCE: Final = "Evidence: "
 
@@ -96,8 +98,12 @@ def found_of(report: Report, files: Mapping[str, int], anchors: Mapping[Key, str
 
 
 def not_checked_of(report: Report) -> list[NotChecked]:
-    """The rules that could not be judged, by reason."""
-    return [NotChecked(clip(reason), codes) for reason, codes in reasons_of(report.not_checked).items()]
+    """The rules that could not be judged, by reason, and those that had nothing to judge."""
+    reasons = reasons_of(report.not_checked)
+    known = {entry.code for entry in report.not_checked} | report.codes()
+    if idle := sorted(code for code in report.severities.keys() - known if not report.checked.get(code)):
+        reasons[_IDLE] = idle
+    return [NotChecked(clip(reason), codes) for reason, codes in reasons.items()]
 
 
 def by_file(report: Report) -> FileTable:

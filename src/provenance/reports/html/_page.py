@@ -10,7 +10,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from provenance.errors import MissingDependencyError
-from provenance.report import Report
+from provenance.report import Report, Severity
+from provenance.reports._machine import verdict_under
 from provenance.reports.html import _charts, _datums, _found, _overview
 from provenance.reports.text import clip, count, escape, verdict
 
@@ -25,11 +26,15 @@ _REASONS: Final = 20
 _SECONDS: Final = frozenset({"window", "margin", "skew"})
 
 
-def report_to_html(report: Report) -> str:
+def report_to_html(report: Report, *, fail_on: Severity = Severity.ERROR) -> str:
     """The report as one HTML page, which needs no other file and no network.
 
     Its size is bounded, whatever the dataset: it shows the violations that the report keeps, and, where
     ``check`` was asked to observe, the first bad datums of each rule and distributions.
+
+    Args:
+        report: what a check found.
+        fail_on: the least severity that data do not pass with.
 
     Raises:
         MissingDependencyError: jinja2, or for distributions vl-convert-python, is not installed.
@@ -38,10 +43,12 @@ def report_to_html(report: Report) -> str:
     style, script = (_source(name) for name in ("style.css", "script.js"))
     return environment.get_template("page.html").render(
         report=report,
-        verdict=verdict(report).partition(": ")[2],
+        headline=(headline := _headline(report, fail_on))[0],
+        lead=headline[1],
         facts=list(_facts(report)),
         files=(files := _found.files_of(report)),
         datums=(datums := _datums.datums_of(report, files)),
+        shown=_datums.shown_of(report),
         found=_found.found_of(report, files, {datum.key: datum.anchor for datum in datums}),
         charts=_charts.charts_of(report),
         not_checked=(reasons := _found.not_checked_of(report))[:_REASONS],
@@ -86,6 +93,15 @@ def _prose(text: str) -> str:
     parts = text.split("``")
     marked = (Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
     return Markup("").join(marked)
+
+
+def _headline(report: Report, fail_on: Severity) -> tuple[str, str]:
+    """The verdict in a word, and what it is about."""
+    plain, told = verdict(report), verdict_under(report, fail_on)
+    if told != plain:
+        return "failed", told
+    word, _, rest = plain.partition(": ")
+    return word, rest
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:

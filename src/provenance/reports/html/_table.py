@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -99,8 +99,15 @@ def _chunk(chunks: Sequence[Stretch], slot: Slot) -> str:
 
 def _is_marked(lane: Lane, slot: Slot, extent: int) -> bool:
     """A fault lies in a slot, or right before it where it covers no position; the last has what is behind."""
-    starts = ((min(mark.start, extent - 1), mark.stop) for mark in lane.stretches)
-    return any(start < slot[1] and (stop > slot[0] or start >= slot[0]) for start, stop in starts)
+
+    def start_of(mark: Stretch) -> int:
+        return min(mark.start, extent - 1)
+
+    number = bisect_left(lane.stretches, slot[1], key=start_of) - 1
+    if number < 0:
+        return False
+    last = lane.stretches[number]
+    return last.stop > slot[0] or start_of(last) >= slot[0]
 
 
 def _merged(cells: Iterator[Cell]) -> Iterator[Cell]:
