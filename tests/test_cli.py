@@ -189,6 +189,21 @@ def test_warnings_fail_on_request_only(warned: list[str]) -> None:
     assert call("check", *warned, "--fail-on", "warning", "--ignore", "ADV").returncode == 0
 
 
+def test_no_report_calls_valid_what_fails(
+    warned: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    words = "1 warning, which fail_on='warning' does not let pass; valid: 1 datum, "
+    for format_ in ("github", "html"):
+        done = call("check", *warned, "--fail-on", "warning", "--format", format_)
+        assert done.returncode == 1
+        assert words in done.stdout.replace("&#39;", "'")
+        assert words not in call("check", *warned, "--format", format_).stdout.replace("&#39;", "'")
+    failed, passed = (tmp_path / "summary.md").read_text().replace("&#x27;", "'").split("</h3>")[1:]
+    assert f"<p>{words}" in failed
+    assert "<p>valid: 1 datum, " in passed
+
+
 USAGE = {
     "no command": ([], "command"),
     "unknown command": (["chekc", "x"], "check"),
@@ -448,7 +463,7 @@ def test_json_counts_exactly_and_shows_the_first(invalid: list[str]) -> None:
 
 
 def test_jsonl_holds_every_violation(invalid: list[str]) -> None:
-    done = call("check", *invalid, "--format", "jsonl")
+    done = call("check", *invalid, "--format", "jsonl", "-q")
     assert (done.returncode, done.stderr) == (1, "")
     streamed = [json.loads(line) for line in done.stdout.splitlines()]
     whole = json.loads(call("check", *invalid, "--format", "json", "--max-examples", "1000").stdout)
@@ -476,17 +491,40 @@ def test_jsonl_reports_what_is_found_before_the_end(tmp_path: Path) -> None:
 
 def test_jsonl_exit_codes(valid: list[str], warned: list[str]) -> None:
     done = call("check", *valid, "--format", "jsonl")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert call("check", *warned, "--format", "jsonl").returncode == 0
-    done = call("check", valid[0], "--format", "jsonl")
     assert (done.returncode, done.stdout) == (0, "")
-    assert re.fullmatch(
-        r"note: \d+ rules not checked: no ledger [^\n]+\n"
-        r"note: 1 rule not checked: no training session [^\n]+\n",
-        done.stderr,
-    )
-    assert call("check", valid[0], "--format", "jsonl", "-q").stderr == ""
+    assert call("check", *warned, "--format", "jsonl").returncode == 0
     assert call("check", *warned, "--format", "jsonl", "--fail-on", "warning").returncode == 1
+
+
+def test_jsonl_says_on_stderr_what_a_report_would(valid: list[str], tmp_path: Path) -> None:
+    with Path(valid[0]).open("a") as file:
+        file.write("no JSON\n")
+    options = ["--select", "SEQ003,SES001", "--format", "jsonl", "--write-good", tmp_path / "good.jsonl"]
+    done = call("check", valid[0], *options)
+    assert (done.returncode, done.stdout) == (0, "")
+    reasons = [
+        "no ledger of sampled sequences given: SEQ003, SES001",
+        "no error in this contract; 1 datum without a shape that other rules could look at: FMT001",
+    ]
+    expected = [f"note: not checked: {reason}" for reason in reasons]
+    assert done.stderr.splitlines() == [*expected, f"note: 4 datums written to {options[-1]}"]
+    assert call("check", valid[0], *options, "-q").stderr == ""
+
+
+def test_a_long_id_leaves_room_for_the_message(tmp_path: Path) -> None:
+    made, long = positive(1), "s" * 300_000
+    datums, sequences = json.loads(json.dumps([made.datums, []]).replace('"s:', f'"{long}'))
+    data = write_lines(tmp_path / "d.jsonl", datums)
+    ledger = write_lines(tmp_path / "s.jsonl", sequences)
+    arguments = ["check", data, "--ledger", ledger, "--session", SESSION, "--now", NOW, "--format"]
+    for line in call(*arguments, "jsonl").stdout.splitlines():
+        violation = json.loads(line)
+        assert len(violation["message"]) < 600
+        assert violation["sequence_id"] is None or len(violation["sequence_id"]) > 300_000
+    shown = call(*arguments, "text").stdout
+    assert re.search(r"s{199}\.\.\. \(300,003 characters\) is not in the ledger$", shown, re.MULTILINE)
+    for format_ in ("text", "sarif", "junit", "github"):
+        assert len(call(*arguments, format_).stdout) < 300_000
 
 
 # --- --statistics and hints -----------------------------------------------------------------------------
@@ -537,8 +575,41 @@ def test_the_hint_about_good_datums(tmp_path: Path) -> None:
     written = call("check", *some, *targets).stderr
     assert f"note: 2 datums written to {targets[1]}\nnote: 1 datum written to {targets[3]}\n" == written
     assert call("check", *some, *targets, "--no-progress").stderr == ""
-    none_good = call("check", *write(tmp_path, positive(2))).stdout
-    assert "--write-good" not in none_good
+    provenance.write_datums(case(copies=2).datums, tmp_path / "others.parquet")
+    for refused in (
+        call("check", *write(tmp_path, positive(2))),  # there is none
+        run("check", "-", *some[1:], stdin=Path(some[0]).read_bytes()),
+        call("check", *some, tmp_path / "others.parquet"),
+    ):
+        assert refused.returncode == 1
+        assert "--write-good" not in refused.stdout
+
+
+HINTED = {
+    "a project": (["--isolated"], "VAL002"),
+    "a vocabulary": (["--vocab-size", "4"], "TOK001"),
+    "a length": (["--max-tokens", "4"], "INP009"),
+    "a long line": (["--max-line", "99999999"], "VAL002"),
+}
+
+
+@pytest.mark.parametrize("name", HINTED)
+def test_the_hint_has_the_options_that_change_what_is_found(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.provenance]\nseverity.VAL = "off"\n')
+    options, code = HINTED[name]
+    if "--isolated" not in options:
+        (tmp_path / "c.toml").write_text('extends = "stable_reinforce"\n')
+        options = [*options, "--config", "c.toml"]
+    data = write(tmp_path, positive(1))
+    Path(data[0]).rename("-dash.jsonl")
+    (hint,) = hints(call("check", *data[1:], *options, "--select", code, "--", "-dash.jsonl"))
+    assert all(option in hint for option in options)
+    shown = call(*shlex.split(hint.partition(": provenance ")[2]))
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"error {code} " in shown.stdout
 
 
 def test_no_hint_where_none_helps(valid: list[str], invalid: list[str]) -> None:
@@ -546,6 +617,10 @@ def test_no_hint_where_none_helps(valid: list[str], invalid: list[str]) -> None:
     assert hints(call("check", *invalid, "--max-examples", "0")) == []
     done = run("check", "-", *invalid[1:], stdin=Path(invalid[0]).read_bytes())
     assert "VAL002" in done.stdout
+    assert hints(done) == []
+    again = write_lines(Path(valid[0]).with_name("again.jsonl"), case().datums)
+    done = call("check", valid[0], again, *valid[1:], "--select", "SEQ010")
+    assert f"{again}: line 1: " in done.stdout  # which it is no more without the file before it
     assert hints(done) == []
     write_lines(Path(valid[2]), [{"sequence_id": 1}])  # a fault of the ledger's file
     done = call("check", *valid, "--select", "FMT")
@@ -561,7 +636,7 @@ def test_output_to_a_file(format_: str, invalid: list[str], tmp_path: Path) -> N
     path = tmp_path / "report"
     done = call("check", *invalid, "--format", format_, "--output", path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"note: invalid: [^\n]+\n", done.stderr)
+    assert re.fullmatch(r"(note: not checked: [^\n]+\n)*note: invalid: [^\n]+\n", done.stderr)
     assert path.read_text() == call("check", *invalid, "--format", format_, "--output", "-").stdout
     assert call("check", *invalid, "--output", path, "-q").stderr == ""
     assert names(tmp_path) == ["invalid", "report"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _ledgers import HOUR, NOON, sequence
+from _ledgers import HOUR, NOON, postgresql, sequence
 
 import provenance
 from provenance import SqlLedger, formats
@@ -395,3 +395,63 @@ def test_import_onto_a_disk_that_is_too_small(folder: Path, mebibytes: int) -> N
     assert done.stderr.startswith("error: disk/x.db: the disk")
     assert done.stderr.count("disk/x.db") == done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+# --- passwords ------------------------------------------------------------------------------------------
+
+ADDRESSES = [
+    "postgresql://bob:s3cret@127.0.0.1:1/x",
+    "postgresql://bob:s3cret@s3cret@127.0.0.1:1/x",
+    "postgresql://bob:s3cret/s3cret s3cret@127.0.0.1:1/x",
+    "postgresql://bob:s3cret@127.0.0.1:port/x",
+    "postgresql://127.0.0.1:1/x?user=bob&PASSWORD=s3cret&sslpassword=s3cret",
+    "mysql://bob:s3cret@host/x?password=s3cret",
+]
+COMMANDS = {
+    "check": ["check", "d.jsonl", "--ledger", "ADDRESS"],
+    "check with two": ["check", "d.jsonl", "--ledger", "s.jsonl", "--ledger", "ADDRESS"],
+    "check as data": ["check", "ADDRESS"],
+    "report to it": ["check", "d.jsonl", "--output", "ADDRESS"],
+    "convert": ["convert", "ADDRESS", "ADDRESS"],
+    "inspect": ["inspect", "d.jsonl", "--ledger", "ADDRESS"],
+    "import": ["ledger", "import", "ADDRESS", "s.jsonl"],
+    "import from": ["ledger", "import", "x.db", "ADDRESS"],
+    "stats": ["--log-level", "debug", "ledger", "stats", "ADDRESS"],
+    "misuse": ["ledger", "stats", "x.db", "ADDRESS"],
+    "fuzz": ["fuzz", "d.jsonl", "--ledger", "s.jsonl", "--against", "false {} 'ADDRESS'"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_error_tells_a_password(name: str, address: str, folder: Path) -> None:
+    provenance.write_datums(case().datums, "d.jsonl")
+    provenance.write_sequences(case().sequences, "s.jsonl")
+    with (
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+        pytest.raises(SystemExit) as end,
+    ):
+        main([word.replace("ADDRESS", address) for word in COMMANDS[name]])
+    assert end.value.code == 2
+    assert "error: " in err.getvalue()
+    assert "s3cret" not in out.getvalue() + err.getvalue()
+
+
+@pytest.mark.slow
+def test_no_report_tells_a_password(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "provenance")
+    server = postgresql().replace("postgres@", "postgres:s3cret@") + "&password=s3cret"
+    provenance.write_datums(case({"loss_fn_inputs.logprobs.data.2": 0.5}).datums, "d.jsonl")
+    provenance.write_sequences(case().sequences, "s.jsonl")
+    assert call("import", server, "s.jsonl")[0] == 0
+    for format_ in ("text", "json", "jsonl", "junit", "github", "sarif", "html"):
+        with (
+            redirect_stdout(StringIO()) as out,
+            redirect_stderr(StringIO()) as err,
+            pytest.raises(SystemExit),
+        ):
+            main(["check", "d.jsonl", "--ledger", server, "--format", format_])
+        assert "VAL002" in out.getvalue()
+        assert "s3cret" not in out.getvalue() + err.getvalue() + caplog.text
+        assert format_ != "text" or "--ledger 'postgresql://postgres:***@/" in out.getvalue()

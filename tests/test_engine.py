@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import gzip
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -23,13 +25,17 @@ from provenance import (
     ReadError,
     SchemaError,
     ValidationError,
+    Violation,
     check,
     iter_violations,
     validate,
 )
+from provenance.engine.parts import CheckInParts
 from provenance.formats import columns_of
 from provenance.loss_spec import LOSSES
+from provenance.pipeline import Checker
 from provenance.rules import DROP, Case, case
+from provenance.testing import assert_valid_dataset
 
 IMAGE = {"type": "image", "format": "png", "data": "iVBORw0KGgo=", "expected_tokens": 1}
 NO_SPANS = {"model_input_spans": DROP, "loss_fn_input_spans": DROP}
@@ -274,7 +280,23 @@ def test_iter_violations_reads_as_it_goes() -> None:
 
     found = iter_violations(endless())
     assert next(found).code == "VAL002"
-    found.close()  # type: ignore[attr-defined]
+    found.close()
+
+
+def test_violations_of_one_datum_are_made_one_by_one() -> None:
+    def alive() -> int:
+        return sum(type(each) is Violation for each in gc.get_objects())
+
+    tensor = {"data": [1.0, 0.0] * 1_000, "dtype": "float32", "shape": [2_000]}
+    changes = {f"loss_fn_inputs.{name}": tensor for name in ("logprobs", "advantages")}
+    tokens = {"data": [7] * 2_000, "dtype": "int64", "shape": [2_000]}
+    changes |= {"loss_fn_inputs.target_tokens": tokens, "model_input.chunks.0.tokens": [7] * 2_000} | NO_SPANS
+    datum = case(changes).datums[0]
+    found = iter_violations([datum], Contract.for_loss("importance_sampling").select(["VAL002"]))
+    before = alive()
+    assert next(found).code == "VAL002"
+    assert alive() - before < 10
+    assert len(list(found)) == 999
 
 
 def test_the_report_is_json() -> None:
@@ -437,6 +459,20 @@ def test_now_in_every_form(now: Any) -> None:
 def test_a_time_that_is_none_is_refused(now: Any, problem: str) -> None:
     with pytest.raises(ContractError, match=problem):
         check([], now=now)
+
+
+@pytest.mark.parametrize("value", [-1, None, "a", 2.5, True], ids=repr)
+def test_a_number_of_examples_that_is_none_is_refused(value: Any) -> None:
+    checks = (
+        lambda: check([], max_examples=value),
+        lambda: assert_valid_dataset([], max_examples=value),
+        lambda: Checker(max_examples=value),
+        lambda: CheckInParts(ledger=False, max_examples=value),
+    )
+    for each in checks:
+        problem = f"^max_examples is {re.escape(repr(value))}, expected an integer of 0 or more$"
+        with pytest.raises(ContractError, match=problem):
+            each()
 
 
 def test_without_now_the_clock_is_asked() -> None:

@@ -37,7 +37,7 @@ def test_annotations_name_file_line_and_rule() -> None:
     place = f"title={rule},file=a%2Cb%3Ac.jsonl,line=1::a,b:c.jsonl: line 1"
     assert report_to_annotations(found).split("\n") == [
         f"::error {place}: {rule}: 1 > 0{error}",
-        f"::error title={rule},line=2::<stdin>: line 2: {rule}: 2 > 0{error}",
+        f"::error title={rule}::<stdin>: line 2: {rule}: 2 > 0{error}",
         f"::warning title=VAL003 zeros,file=p.parquet::p.parquet: row 3: VAL003 zeros: 50%25 are 0{warning}",
         verdict(found),
     ]
@@ -62,6 +62,12 @@ def test_annotations_are_as_many_as_github_shows_and_of_each_rule() -> None:
         ("data/x.jsonl", "PARENT", "work/data/x.jsonl"),
         ("/elsewhere/x.jsonl", "HERE", "/elsewhere/x.jsonl"),
         ("data/x.jsonl", None, "data/x.jsonl"),
+        ("x\x1b[2J\n.jsonl", "HERE", "x\\x1b[2J\\n.jsonl"),
+        ("data/x.jsonl", "LINK", "data/x.jsonl"),
+        ("LINK/data/x.jsonl", "HERE", "data/x.jsonl"),
+        ("data/x.jsonl", ".", "data/x.jsonl"),
+        ("data/x.jsonl", "..", "work/data/x.jsonl"),
+        ("data/linked.jsonl", "LINK", "data/linked.jsonl"),
     ],
 )
 def test_annotations_name_files_from_the_root(
@@ -69,10 +75,15 @@ def test_annotations_name_files_from_the_root(
 ) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    folders = {"HERE": str(tmp_path / "work"), "PARENT": str(tmp_path)}
-    one = violation("VAL002", "positive-logprob", ERROR, "no", file=file.replace("HERE", folders["HERE"]))
+    (tmp_path / "link").symlink_to(tmp_path / "work")
+    (tmp_path / "work" / "data").mkdir()
+    (tmp_path / "work" / "data" / "linked.jsonl").symlink_to("/elsewhere/x.jsonl")
+    folders = {"HERE": str(tmp_path / "work"), "LINK": str(tmp_path / "link"), "PARENT": str(tmp_path)}
+    for name, folder in folders.items():
+        file = file.replace(name, folder)
+    one = violation("VAL002", "positive-logprob", ERROR, "no", file=file)
     found = report(counts={"VAL002": Count(1, 1, 1)}, violations=(one,))
-    line = report_to_annotations(found, root=folders.get(root or "")).split("\n")[0]
+    line = report_to_annotations(found, root=folders.get(root or "", root)).split("\n")[0]
     assert f",file={expected}::" in line
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
-from _machine import checked, reports
+from _machine import checked, reports, silenced
 from hypothesis import given, settings
 from test_report_files import write
 from test_reports import broken, report, violation
@@ -75,6 +75,15 @@ def test_junit_skips_what_was_not_judged(found: Report, paths: list[str]) -> Non
         assert skipped[0].attrib == {"message": reason}
     assert "no vocab_size given" in (cases[sound, "TOK001"].findtext("system-out") or "")
     assert outcome(cases[sound, "TOK001"]) == "passed"
+
+
+def test_junit_skips_what_rules_that_are_off_kept_from_the_others(paths: list[str]) -> None:
+    cases = cases_of(report_to_junit(silenced(paths)))
+    assert {code for suite, code in cases if suite == "dataset"} == {"FMT001", "INP005"}
+    skipped = cases["dataset", "INP005"][0]
+    reason = "no error in this contract; 3 datums without a shape that other rules could look at"
+    assert (skipped.tag, skipped.attrib) == ("skipped", {"message": reason})
+    assert {code for suite, code in cases if suite in paths} == {"VAL001"}
 
 
 def test_junit_fails_for_warnings_on_request_only(found: Report, paths: list[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from _machine import checked, reports
+from _machine import checked, reports, silenced
 from hypothesis import given, settings
 from test_report_files import write
 from test_reports import report, violation
@@ -59,7 +59,19 @@ def test_sarif_has_place_rule_and_exact_counts(found: Report, paths: list[str]) 
         rules[note["associatedRule"]["index"]]["id"]: note["message"]["text"]
         for note in invocation["toolConfigurationNotifications"]
     }
-    assert notes["INP009"] == "not checked: no max_tokens given"
+    assert notes["INP009"] == "INP009 not checked: no max_tokens given"
+
+
+def test_sarif_tells_what_rules_that_are_off_kept_from_the_others(paths: list[str]) -> None:
+    (run,) = json.loads(report_to_sarif(silenced(paths)))["runs"]
+    reason = "without a shape that other rules could look at"
+    assert run["invocations"][0]["toolConfigurationNotifications"] == [
+        {
+            "level": "note",
+            "message": {"text": f"{code} not checked: no error in this contract; {datums} {reason}"},
+        }
+        for code, datums in (("FMT001", "1 datum"), ("INP005", "3 datums"))
+    ]
 
 
 def test_sarif_gives_the_exit_code_of_the_command() -> None:

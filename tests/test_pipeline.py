@@ -82,7 +82,8 @@ def rows_with_errors(datums: list[Any], contract: Any = "stable_reinforce", **op
 
 def named(datum: Any) -> set[str]:
     lists = [datum.get(name) for name in ("model_input_spans", "loss_fn_input_spans")]
-    ids = [span.get("sequence_id") for spans in lists for span in spans or () if span is not None]
+    spans = [span for found in lists if isinstance(found, list) for span in found]
+    ids = [span.get("sequence_id") for span in spans if isinstance(span, dict)]
     return {name for name in ids if isinstance(name, str)}
 
 

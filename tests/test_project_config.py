@@ -93,7 +93,7 @@ def test_what_lies_above_a_repository_is_not_looked_at(data: list[str]) -> None:
     [
         ("[tool\n", "../../pyproject.toml: not TOML: "),
         ("[tool.provenance]\nseverities = {}\n", "../../pyproject.toml: unknown key 'severities', did you"),
-        ("[tool]\nprovenance = 1\n", "../../pyproject.toml: no [tool.provenance] table"),
+        ("[tool]\nprovenance = 3\n", "pyproject.toml: tool.provenance is 3, expected a table; --isolated"),
         ('[tool.provenance]\nextends = "nothing.toml"\n', "../../nothing.toml: No such file or directory"),
     ],
 )
@@ -103,6 +103,7 @@ def test_a_broken_one_is_one_line(data: list[str], text: str, message: str) -> N
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+    assert message.partition(";")[0] in call("check", *data, "--config", "../../pyproject.toml").stderr
     assert call("check", *data, "--isolated").returncode == 1
 
 

@@ -301,8 +301,10 @@ def _table_of(path: Path) -> Mapping[str, Any]:
     if path.name == "pyproject.toml":
         tools = table.get("tool")
         table = tools.get("provenance") if isinstance(tools, dict) else None
-        if not isinstance(table, dict):
+        if table is None:
             raise ContractError("no [tool.provenance] table")
+        if not isinstance(table, dict):
+            raise ContractError(f"tool.provenance is {shorten(table)}, expected a table")
     for key, value in table.items():
         if key not in _KEYS:
             raise ContractError(f"unknown key {shorten(key)}{_nearest(key, _KEYS)}")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from provenance._text import without_passwords
+
 __all__ = [
     "ContractError",
     "LedgerError",
@@ -48,9 +50,10 @@ class _FileError(ProvenanceError):
 
     def __init__(self, file: object, reason: str) -> None:
         """Name the file (a path or a stream's name) and the reason."""
-        super().__init__(f"{file}: {reason}")
-        self.file = str(file)
+        # Where a file is expected, somebody may have given the address of a ledger.
+        self.file = without_passwords(str(file))
         self.reason = reason
+        super().__init__(f"{self.file}: {reason}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from the two arguments: worker processes hand errors back pickled."""

@@ -12,8 +12,9 @@ from provenance.engine import check
 from provenance.engine.verbs import EXAMPLES
 from provenance.errors import ContractError, ProvenanceError
 from provenance.models._base import shorten
-from provenance.report import Report
-from provenance.reports.text import count, findings_to_text, verdict
+from provenance.report import Report, Severity
+from provenance.reports._machine import verdict_under
+from provenance.reports.text import findings_to_text
 
 __all__ = ["assert_valid_dataset"]
 
@@ -72,8 +73,5 @@ def assert_valid_dataset(
         raise error.with_traceback(None) from None
     if report.valid and (fail_on == "error" or not report.warnings):
         return report
-    first = verdict(report)
-    if report.valid:
-        first = f"{count(report.warnings, 'warning')}, which fail_on='warning' does not let pass; {first}"
     found = findings_to_text(report, width=shutil.get_terminal_size().columns - _MARGIN)
-    raise AssertionError(f"{first}\n\n{found}")
+    raise AssertionError(f"{verdict_under(report, Severity(fail_on))}\n\n{found}")

@@ -30,10 +30,10 @@ _BOLD: Final = ("error", "warning", "good", "title")
 
 
 def say(kind: str, message: str) -> None:
-    """One line on stderr, with what is unprintable escaped."""
-    from provenance.reports.text import clip, escape
+    """One line on stderr, with what is unprintable escaped, and without passwords."""
+    from provenance._text import clip, escape, without_passwords
 
-    lines = [line.strip() for line in message.splitlines()]
+    lines = [line.strip() for line in without_passwords(message).splitlines()]
     click.echo(f"{kind}: {escape(clip('; '.join(line for line in lines if line)))}", err=True)
 
 

@@ -27,10 +27,10 @@ def _junit(report: Report, fail_on: Severity) -> str:
     return report_to_junit(report, fail_on=fail_on)
 
 
-def _github(report: Report, fail_on: Severity) -> str:  # noqa: ARG001
+def _github(report: Report, fail_on: Severity) -> str:
     from provenance.reports.github import report_to_annotations
 
-    return report_to_annotations(report, root=_root())
+    return report_to_annotations(report, root=_root(), fail_on=fail_on)
 
 
 def _sarif(report: Report, fail_on: Severity) -> str:
@@ -39,10 +39,10 @@ def _sarif(report: Report, fail_on: Severity) -> str:
     return report_to_sarif(report, root=_root(), fail_on=fail_on)
 
 
-def _html(report: Report, fail_on: Severity) -> str:  # noqa: ARG001
+def _html(report: Report, fail_on: Severity) -> str:
     from provenance.reports.html import report_to_html
 
-    return report_to_html(report)
+    return report_to_html(report, fail_on=fail_on)
 
 
 DOCUMENTS: Final[Mapping[str, Callable[[Report, Severity], str]]] = {
@@ -68,7 +68,7 @@ def refuse_without_libraries(format_: str) -> None:
             raise MissingDependencyError(module, "html")
 
 
-def add_job_summary(report: Report) -> None:
+def add_job_summary(report: Report, fail_on: Severity) -> None:
     """Append to the summary of the job's step, where GitHub has named a file for it."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
@@ -79,7 +79,7 @@ def add_job_summary(report: Report) -> None:
         written = Path(path).stat().st_size if Path(path).exists() else 0
         # GitHub drops a summary that is too long as a whole, with what others wrote.
         room = SUMMARY_LIMIT - written - 1
-        summary = report_to_summary(report, limit=room)
+        summary = report_to_summary(report, limit=room, fail_on=fail_on)
         if len(summary.encode()) > room:
             say("note", f"{path}: no room left for the report in the summary of this step")
             return

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from provenance.contract import Contract
 
 __all__ = [
+    "ISOLATED",
     "LEDGER",
     "LOSS",
     "MAX_LINE",
+    "MAX_TOKENS",
     "NOW",
     "SESSION",
+    "VOCAB_SIZE",
     "Integer",
     "Number",
     "changed_contract_of",
@@ -105,20 +108,21 @@ NOW = click.option(
     metavar="RFC3339",
     help="The time to judge expiry at.  [default: the clock's]",
 )
-_ISOLATED: Final = "provenance.isolated"
+ISOLATED: Final = "provenance.isolated"
+"""Of a click context's ``meta``: whether --isolated was given."""
 #: Rules and parameters that a note names.
 _NAMED: Final = 6
 
 
 def _note_isolated(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
-    ctx.meta[_ISOLATED] = value
+    ctx.meta[ISOLATED] = value
 
 
 def _config_of(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001 - click's signature
     """The file that is named, else the project's own."""
     if ctx.resilient_parsing:  # a shell that completes
         return value
-    if not ctx.meta[_ISOLATED]:
+    if not ctx.meta[ISOLATED]:
         from provenance.cli._project import project_config
 
         return project_config() if value is None else value
@@ -160,12 +164,10 @@ _IGNORE = click.option(
     shell_complete=complete_codes,
     help="Not these rules or families.",
 )
-_VOCAB_SIZE = click.option(
+VOCAB_SIZE = click.option(
     "--vocab-size", type=Integer(min=1), metavar="N", help="Token ids must be below it."
 )
-_MAX_TOKENS = click.option(
-    "--max-tokens", type=Integer(min=1), metavar="N", help="Datums must not be longer."
-)
+MAX_TOKENS = click.option("--max-tokens", type=Integer(min=1), metavar="N", help="Datums must not be longer.")
 _LOSS_CONFIG = click.option(
     "--loss-config", multiple=True, metavar="KEY=JSON", help="Configuration of the loss; repeatable."
 )
@@ -201,8 +203,8 @@ def checked_by(command: _Command) -> _Command:
         *_CONFIG,
         _SELECT,
         _IGNORE,
-        _VOCAB_SIZE,
-        _MAX_TOKENS,
+        VOCAB_SIZE,
+        MAX_TOKENS,
         _LOSS_CONFIG,
     )
     for option in reversed(options):

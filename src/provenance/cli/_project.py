@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from provenance.errors import ContractError
+from provenance.models._base import shorten
 
 __all__ = ["project_config"]
 
@@ -21,7 +22,8 @@ def project_config() -> str | None:
     lies above a repository is not the project's.
 
     Raises:
-        ContractError: a file on the way is not TOML, so that nobody knows whether it has the table.
+        ContractError: a file on the way is not TOML, so that nobody knows whether it has the table, or has
+            something else in its place.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -34,10 +36,15 @@ def project_config() -> str | None:
 
 
 def _has_table(file: Path) -> bool:
+    name = os.path.relpath(file)
     try:
         tools: Any = tomllib.loads(file.read_bytes().decode("utf-8")).get("tool", {})
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        name = os.path.relpath(file)
         raise ContractError(f"{name}: not TOML: {reason}; --isolated leaves it out") from error
-    return isinstance(tools, dict) and "provenance" in tools
+    if not isinstance(tools, dict) or "provenance" not in tools:
+        return False
+    if not isinstance(tools["provenance"], dict):
+        found = shorten(tools["provenance"])
+        raise ContractError(f"{name}: tool.provenance is {found}, expected a table; --isolated leaves it out")
+    return True

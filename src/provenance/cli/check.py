@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,8 +15,7 @@ from provenance.cli._formats import DOCUMENTS, add_job_summary, refuse_without_l
 from provenance.cli._options import MAX_LINE, Integer, changed_contract_of, checked_by, complete_files
 
 if TYPE_CHECKING:
-    from provenance.contract import Contract
-    from provenance.report import Report, Violation
+    from provenance.report import Report, Severity, Violation
 
 __all__ = ["check"]
 
@@ -113,7 +111,7 @@ def check(
     from provenance import engine
     from provenance.cli._progress import ProgressBar
     from provenance.cli._requests import Stated, stated_by
-    from provenance.reports.text import count, verdict
+    from provenance.report import Severity
 
     given = Stated(loss, session, loss_configuration or None)
     loss, session, stated_config = stated_by(data, given, max_line=max_line)
@@ -135,34 +133,23 @@ def check(
     with open_output(output) as stream:
         # Violations that stream to the same terminal would tear the bar.
         watched = sys.stderr.isatty() and not (format_ == "jsonl" and stream.isatty())
-        report: Report | None = None
         with ProgressBar() if watched and not quiet else nullcontext() as bar:
             if format_ == "jsonl":
-                errors, warnings = _stream(engine.iter_violations(on_progress=bar, **arguments), stream)
+                report = _stream(engine.iter_violations(on_progress=bar, **arguments), stream)
             else:
                 arguments["observe"] = format_ == "html"
                 report = engine.check(on_progress=bar, max_examples=max_examples, **arguments)
-                errors, warnings = report.errors, report.warnings
-        if report is not None:
-            _write(report, format_, stream, statistics=statistics, fail_on=fail_on)
-    if report is not None and format_ == "github":
-        add_job_summary(report)
-    if format_ == "jsonl" and not quiet:
-        _say_unchecked(contract, ledger=bool(ledger), session=session is not None)
-    if output not in (None, "-") and not quiet:
-        say("note", verdict(report) if report is not None else _outcome(errors, warnings))
-    if report is not None and not quiet:
-        for target, datums in ((write_good, report.good_datums), (write_bad, report.bad_datums)):
-            if target is not None:
-                say("note", f"{count(datums, 'datum')} written to {target}")
-    failed = bool(errors or (warnings and fail_on == "warning"))
-    if failed and not errors and not quiet:
-        say("note", f"{count(warnings, 'warning')} and --fail-on warning make the exit code 1")
-    return int(failed)
+        if format_ != "jsonl":
+            _write(report, format_, stream, statistics=statistics, fail_on=Severity(fail_on))
+    if format_ == "github":
+        add_job_summary(report, Severity(fail_on))
+    for note in () if quiet else _notes(report, click.get_current_context().params):
+        say("note", note)
+    return int(bool(report.errors or (report.warnings and fail_on == "warning")))
 
 
-def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool, fail_on: str) -> None:
-    from provenance.report import Severity
+def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool, fail_on: Severity) -> None:
+    from provenance.cli._hints import hints_of
     from provenance.reports import statistics as tables
     from provenance.reports.json import dumps
     from provenance.reports.text import report_to_text
@@ -173,59 +160,39 @@ def _write(report: Report, format_: str, stream: TextIO, *, statistics: bool, fa
     elif statistics:
         text = tables.statistics_to_text(report, width=width, paint=paint)
     elif format_ in DOCUMENTS:
-        text = DOCUMENTS[format_](report, Severity(fail_on))
+        text = DOCUMENTS[format_](report, fail_on)
     else:
-        hints = _hints(report, click.get_current_context().params)
+        hints = hints_of(report, click.get_current_context())
         text = report_to_text(report, width=width, paint=paint, hints=hints)
     stream.write(text + "\n")
 
 
-def _hints(report: Report, given: Mapping[str, Any]) -> Iterator[str]:
-    """What to do next: look at the first violation that is in a datum of a file, keep the good datums."""
-    from provenance.report import Severity
-    from provenance.reports.text import count, inspect_words
+def _notes(report: Report, given: Mapping[str, Any]) -> Iterator[str]:
+    """What is said beside the report; ``given``: the options."""
+    from provenance.report import reasons_of
+    from provenance.reports.text import count, verdict
 
-    for violation in sorted(report, key=lambda found: (found.severity != Severity.ERROR, found.code)):
-        if words := inspect_words(violation):
-            yield f"the first of these: {shlex.join([*words, *_circumstances(given)])}"
-            break
-    if report.bad_datums and report.good_datums and given["write_good"] is None:
-        yield f"the {count(report.good_datums, 'good datum')} alone: --write-good PATH"
-
-
-def _circumstances(given: Mapping[str, Any]) -> Iterator[str]:
-    """The options that make another command see what this check sees."""
-    for name in ("loss", "config", "ledger", "session", "now"):
-        for value in given[name] if isinstance(given[name], tuple) else (given[name],):
-            if value is not None:
-                yield from (f"--{name}", value.isoformat() if isinstance(value, datetime) else value)
+    if given["format_"] == "jsonl":  # a stream of violations has no place for it
+        for reason, codes in reasons_of(report.not_checked).items():
+            yield f"not checked: {reason}: {', '.join(codes)}"
+    if given["output"] not in (None, "-"):
+        yield verdict(report)
+    for target, datums in (("write_good", report.good_datums), ("write_bad", report.bad_datums)):
+        if given[target] is not None:
+            yield f"{count(datums, 'datum')} written to {given[target]}"
+    if report.warnings and not report.errors and given["fail_on"] == "warning":
+        yield f"{count(report.warnings, 'warning')} and --fail-on warning make the exit code 1"
 
 
-def _stream(violations: Iterable[Violation], stream: TextIO) -> tuple[int, int]:
-    """Write each violation when it is found; the numbers of errors and warnings."""
-    from provenance.report import Severity
+def _stream(violations: Generator[Violation, None, Report], stream: TextIO) -> Report:
+    """Write each violation when it is found."""
     from provenance.reports.json import violation_to_line
 
-    found = {Severity.ERROR: 0, Severity.WARNING: 0, Severity.OFF: 0}
-    for violation in violations:
-        found[violation.severity] += 1
+    while True:
+        try:
+            violation = next(violations)
+        except StopIteration as end:
+            report: Report = end.value
+            return report
         stream.write(violation_to_line(violation) + "\n")
         stream.flush()
-    return found[Severity.ERROR], found[Severity.WARNING]
-
-
-def _say_unchecked(contract: Contract, **given: bool) -> None:
-    """A stream of violations has no place for what was not checked."""
-    from provenance.reports.text import count
-    from provenance.rules import CIRCUMSTANCES, registry
-
-    for need in (need for need, there in given.items() if not there):
-        codes = [code for code in contract.severities if need in registry()[code].needs]
-        if codes:
-            say("note", f"{count(len(codes), 'rule')} not checked: {CIRCUMSTANCES[need]}")
-
-
-def _outcome(errors: int, warnings: int) -> str:
-    from provenance.reports.text import count
-
-    return f"{'invalid' if errors else 'valid'}: {count(errors, 'error')}, {count(warnings, 'warning')}"

@@ -13,12 +13,15 @@ from provenance.cli._common import paint_for, width_of
 from provenance.cli._options import (
     LEDGER,
     LOSS,
+    MAX_LINE,
+    MAX_TOKENS,
     NOW,
     SESSION,
+    VOCAB_SIZE,
     Integer,
+    changed_contract_of,
     complete_files,
     configured,
-    contract_of,
 )
 from provenance.errors import ReadError
 
@@ -50,6 +53,9 @@ def _slice_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @SESSION
 @NOW
 @configured
+@VOCAB_SIZE
+@MAX_TOKENS
+@MAX_LINE
 @click.option("--no-progress", "-q", "quiet", is_flag=True, help="No progress bar and no notes.")
 def inspect(
     *,
@@ -63,6 +69,9 @@ def inspect(
     session: str | None,
     now: datetime | None,
     config: str | None,
+    vocab_size: int | None,
+    max_tokens: int | None,
+    max_line: int,
     quiet: bool,
 ) -> None:
     """Show one datum of DATA, a file of datums, and what is wrong with it.
@@ -81,7 +90,6 @@ def inspect(
     from provenance.cli._progress import ProgressBar
     from provenance.cli._requests import Stated, stated_by
     from provenance.engine.sources import paths_of
-    from provenance.formats import MAX_LINE
     from provenance.reports.find import find_datum
     from provenance.reports.strip import datum_to_text, line_to_text
     from provenance.reports.text import report_to_text
@@ -89,8 +97,9 @@ def inspect(
     paths = paths_of(data) or []
     if len(paths) > 1:
         raise ReadError(data, f"{len(paths)} files match this pattern, give one of them")
-    loss, session, _ = stated_by([data], Stated(loss, session, None), max_line=MAX_LINE)
-    contract = contract_of(loss, config)
+    loss, session, _ = stated_by([data], Stated(loss, session, None), max_line=max_line)
+    parameters = {"vocab_size": vocab_size, "max_tokens": max_tokens}
+    contract = changed_contract_of(loss, config, (), (), parameters)
     with ProgressBar() if sys.stderr.isatty() and not quiet else nullcontext() as bar:
         found = find_datum(
             data,
@@ -100,6 +109,7 @@ def inspect(
             ledger=list(ledger) or None,
             session=session,
             now=now,
+            max_line=max_line,
             on_progress=bar,
         )
     width, paint = width_of(sys.stdout) or _WIDTH, paint_for(sys.stdout)

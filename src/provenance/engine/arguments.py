@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from numbers import Integral
 
 from provenance import _rfc3339
 from provenance.errors import ContractError
+from provenance.models._base import shorten
 from provenance.sequences import microseconds
 
 
@@ -20,6 +22,16 @@ def refuse_arguments(session: object, loss_config: object) -> None:
         raise ContractError(f"the training session is {session!r}, expected its id")
     if loss_config is not None and not isinstance(loss_config, Mapping):
         raise ContractError(f"loss_config is {loss_config!r}, expected a mapping of options to values")
+
+
+def refuse_examples(max_examples: object) -> None:
+    """Refuse what is no number of violations to keep.
+
+    Raises:
+        ContractError: says what was expected.
+    """
+    if isinstance(max_examples, bool) or not isinstance(max_examples, Integral) or max_examples < 0:
+        raise ContractError(f"max_examples is {shorten(max_examples)}, expected an integer of 0 or more")
 
 
 def moment_of(now: datetime | str | None) -> int:

@@ -46,7 +46,7 @@ class Finding:
         return self.batch.columns.row[distinct(self.rows())]
 
     def naming(self) -> tuple[Ints, Ints]:
-        """Of a rule about records: the datums that name a failing one, as their numbers in the file, and it."""
+        """Of a rule about records: datums that name a failing one, by their numbers in the file, and it."""
         pairs = self.batch.pairs
         found = np.isin(pairs.sequence, self.failing).nonzero()[0]
         return self.batch.columns.row[pairs.row[found]], pairs.sequence[found]

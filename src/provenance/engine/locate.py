@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from provenance._text import quoted
 from provenance.columns import SAMPLED, Ints
 from provenance.engine.evaluate import Finding, offsets, rows_of
 from provenance.engine.keys import Name
@@ -82,14 +83,14 @@ def _violation(finding: Finding, element: int, length: int, row: int, severity: 
     values: dict[str, Any] = {
         "field": field,
         "value": _value(finding, element),
-        "id": repr(location.sequence_id),
+        "id": quoted(location.sequence_id),
     }
     if rule.detail is not None:
         values |= rule.detail(batch, field, element)
     message = rule.message.format(**values)
     if span is not None and rule.at == "span" and field in (INPUT_SPANS, TARGET_SPANS):
         if location.sequence_id is not None:
-            message += f" (sequence {location.sequence_id!r})"
+            message += f" (sequence {quoted(location.sequence_id)})"
     elif span is not None:
         message += f" ({_span_words(batch, field, span)})"
     return Violation(code=rule.code, name=rule.name, severity=severity, location=location, message=message)
@@ -163,7 +164,7 @@ def _span_words(batch: Batch, field: str, span: int) -> str:
     spans = batch.spans(field)
     row = int(np.searchsorted(spans.offsets, span, "right")) - 1
     kind = "sampled" if spans.kind[span] == SAMPLED else "prompt"
-    return f"{kind} span {span - int(spans.offsets[row])} of sequence {_id(batch, field, span)!r}"
+    return f"{kind} span {span - int(spans.offsets[row])} of sequence {quoted(_id(batch, field, span))}"
 
 
 def _mention(batch: Batch, pair: int, row: int, datum: Location) -> Location:

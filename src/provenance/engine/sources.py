@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provenance import formats
 from provenance._log import event
+from provenance._text import without_passwords
 from provenance.columns import Columns, Fault
 from provenance.engine.threads import cores, in_order
 from provenance.errors import ReadError, SchemaError
@@ -257,8 +258,8 @@ def _open(database: str, paths: list[str]) -> Ledger:
     """The ledger in a database, which keeps no connection open."""
     if len(paths) > 1:
         raise SchemaError(
-            f"{database!r} is one of {len(paths)} ledgers, expected it alone: put all into one with "
-            "provenance ledger import"
+            f"{without_passwords(database)!r} is one of {len(paths)} ledgers, expected it alone: put all "
+            "into one with provenance ledger import"
         )
     from provenance.ledger.sql import SqlLedger
 

@@ -142,7 +142,7 @@ def _fingerprint(path: str) -> tuple[int, ...] | None:
 
 
 def _refuse_mixture(paths: list[str]) -> None:
-    for path in paths[1:]:
+    for path in paths:
         if is_arrow(path) != is_arrow(paths[0]):
             raise ReadError(
                 path,

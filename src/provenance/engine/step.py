@@ -27,8 +27,8 @@ class Step:
     checked: Mapping[str, int] = field(default_factory=dict)
     """Code -> elements that the rule judged."""
     records: Sequence[Finding] = ()
-    """Those about records, also of records that an earlier batch named: nothing vouches for a datum that names
-    a failing one."""
+    """Those about records, also of records that an earlier batch named: nothing vouches for a datum that
+    names a failing one."""
 
     def codes(self) -> list[str]:
         """Codes of the rules that found something."""
@@ -36,7 +36,7 @@ class Step:
         return sorted(found | {fault.code for _, _, fault in self.faults})
 
     def bad_datums(self, severity: Callable[[str], Severity]) -> Ints:
-        """Datums with an error, or whose record has one, by their numbers in the file; some more than once."""
+        """Datums with an error, or whose record has one, by their numbers in the file, maybe repeated."""
         faults = [
             base + fault.row
             for _, base, fault in self.faults

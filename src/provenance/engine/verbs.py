@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from heapq import merge
 from logging import INFO
 from typing import Any, Final
 
 from provenance._log import LOGGER, event
 from provenance.batch import ValidatedBatch
 from provenance.contract import Contract
+from provenance.engine.arguments import refuse_examples
+from provenance.engine.locate import records_in_order, violations
 from provenance.engine.observe import Observer
 from provenance.engine.pack import pack
 from provenance.engine.run import Progress, Run
@@ -71,9 +74,10 @@ def check(
     Raises:
         ReadError: a file cannot be read, or cannot be sorted.
         WriteError: ``write_good`` or ``write_bad`` cannot be written.
-        ContractError: the contract or the time cannot be used.
+        ContractError: the contract, the time or ``max_examples`` cannot be used.
         SchemaError: ``data`` or ``ledger`` is nothing that can be checked.
     """
+    refuse_examples(max_examples)
     run = Run(
         contract,
         ledger=ledger,
@@ -108,10 +112,13 @@ def iter_violations(
     write_good: str | os.PathLike[str] | None = None,
     write_bad: str | os.PathLike[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-) -> Iterator[Violation]:
+) -> Generator[Violation, None, Report]:
     """Every violation of a dataset, found as it is read; arguments and errors as for ``check``.
 
     ``write_good`` and ``write_bad`` appear when the last violation was taken.
+
+    Returns:
+        An iterator, whose value at its end (that of ``yield from``) is the report, without examples.
     """
     run = Run(
         contract,
@@ -125,9 +132,28 @@ def iter_violations(
     )
     steps = _steps(run, data, ledger=ledger, good=write_good, bad=write_bad, max_line=max_line)
     for step in steps:
-        found = [v for code in step.codes() for v in step.violations(code, run.tally.severity(code), None)]
-        yield from sorted(found, key=lambda v: -1 if v.location.row is None else v.location.row)
+        yield from _by_row(step, run.tally.severity)
         del step  # its batch, before the next one is read
+    return run.report()
+
+
+def _by_row(step: Step, severity: Callable[[str], Severity]) -> Iterator[Violation]:
+    """The violations of a step, each made when it is taken: one datum may have a million."""
+    faults = replace(step, findings=[])
+    streams: list[Iterable[Violation]] = []
+    for code in step.codes():
+        streams.append(faults.violations(code, severity(code), None))
+        for finding in step.findings:
+            if finding.rule.code == code:
+                ordered = records_in_order(finding)[1] if finding.rule.at == "record" else finding
+                streams.append(violations(ordered, severity(code)))
+    return merge(*streams, key=_row)
+
+
+def _row(violation: Violation) -> int:
+    """The number of the datum in its file; what is in none comes before."""
+    row = violation.location.row
+    return -1 if row is None or registry()[violation.code].at == "record" else row
 
 
 def _steps(

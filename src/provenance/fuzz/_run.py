@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from provenance._text import without_passwords
 from provenance._version import __version__
 from provenance.contract import Contract
 from provenance.errors import SchemaError
@@ -123,7 +124,7 @@ def _judge(
     if against is None:
         return by_contract(unbroken, fail_on), f"the {unbroken.dataset.contract.loss.name} contract"
     if isinstance(against, str):
-        return by_command(against, unbroken, timeout), against
+        return by_command(against, unbroken, timeout), without_passwords(against)
     if callable(against):
         return by_function(against, unbroken), getattr(against, "__qualname__", type(against).__qualname__)
     raise SchemaError(f"against is {against!r}, expected a function or a command")

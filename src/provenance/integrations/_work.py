@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pickle import PicklingError
 from typing import Any, Final
 
@@ -184,7 +184,7 @@ def _no_ledger() -> None:
 class Database:
     """Opens the ledger in a database, in whichever process it is called."""
 
-    address: str
+    address: str = field(repr=False)
 
     def __call__(self) -> Ledger | None:
         """The ledger; it keeps no connection."""

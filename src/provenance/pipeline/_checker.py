@@ -13,6 +13,7 @@ import numpy as np
 from provenance.batch import ValidatedBatch
 from provenance.columns import Columns, Mask
 from provenance.contract import Contract
+from provenance.engine.arguments import refuse_examples
 from provenance.engine.run import Run
 from provenance.engine.sources import batches as engine_batches
 from provenance.engine.sources import ledger_of, paths_of
@@ -60,6 +61,7 @@ class Checker:
             ReadError: a file of the ledger cannot be read.
             SchemaError: ``ledger`` is none.
         """
+        refuse_examples(max_examples)
         self._settings: dict[str, Any] = {
             "contract": Contract.of(contract),
             "session": session,

@@ -12,8 +12,8 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from provenance._text import count, escape
-from provenance.report import NotChecked, Report, Severity, Violation, broken_codes, reasons_of, verdict
-from provenance.reports._machine import PLACELESS, counted, explained, place_of
+from provenance.report import NotChecked, Report, Severity, Violation, broken_codes, reasons_of
+from provenance.reports._machine import PLACELESS, counted, explained, place_of, verdict_under
 from provenance.reports.text import violation_to_text
 from provenance.rules import registry
 
@@ -26,12 +26,15 @@ _SHOWN: Final = 10
 _EXAMPLES: Final = 5
 
 
-def report_to_annotations(report: Report, *, root: str | None = None) -> str:
+def report_to_annotations(
+    report: Report, *, root: str | None = None, fail_on: Severity = Severity.ERROR
+) -> str:
     """Workflow commands, a line each, and the verdict; without a last newline.
 
     Args:
         report: what a check found.
         root: the folder that GitHub names files from; None leaves their names as they are.
+        fail_on: the least severity that fails, which the verdict tells.
     """
     lines = []
     for severity in (Severity.ERROR, Severity.WARNING):
@@ -41,10 +44,12 @@ def report_to_annotations(report: Report, *, root: str | None = None) -> str:
     if more := found - len(lines):
         words = f"{count(more, 'violation')} beside those that are annotated"
         lines.append(_command("notice", {"title": "provenance"}, words))
-    return "\n".join([*lines, verdict(report)])
+    return "\n".join([*lines, verdict_under(report, fail_on)])
 
 
-def report_to_summary(report: Report, *, limit: int = SUMMARY_LIMIT) -> str:
+def report_to_summary(
+    report: Report, *, limit: int = SUMMARY_LIMIT, fail_on: Severity = Severity.ERROR
+) -> str:
     """Markdown for ``$GITHUB_STEP_SUMMARY``, with the blank line that ends it.
 
     It is one block of HTML, in which nothing is read as Markdown.
@@ -52,8 +57,9 @@ def report_to_summary(report: Report, *, limit: int = SUMMARY_LIMIT) -> str:
     Args:
         report: what a check found.
         limit: bytes that it may have; rules for whose examples there is no room are in its table alone.
+        fail_on: the least severity that fails, which the verdict tells.
     """
-    head = ["<h3>provenance check</h3>", f"<p>{_html(verdict(report))}</p>", *_table(report)]
+    head = ["<h3>provenance check</h3>", f"<p>{_html(verdict_under(report, fail_on))}</p>", *_table(report)]
     tail = [*_not_checked(report.not_checked), "", ""]
     room = limit + 1 - sum(len(line.encode()) + 1 for line in (*head, *tail))
     details: list[str] = []
@@ -77,9 +83,9 @@ def _annotation(violation: Violation, root: str | None) -> str:
     at = violation.location
     properties = {"title": f"{violation.code} {violation.name}"}
     if at.file is not None and at.file not in PLACELESS:
-        properties["file"] = place_of(at.file, root)
-    if at.line is not None:
-        properties["line"] = str(at.line)
+        properties["file"] = escape(place_of(at.file, root))
+        if at.line is not None:
+            properties["line"] = str(at.line)
     rule = registry()[violation.code]
     message = f"{violation_to_text(violation)}\n{rule.summary} What to do: provenance explain {rule.code}"
     return _command(violation.severity.value, properties, message)

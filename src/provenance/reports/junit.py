@@ -6,6 +6,7 @@ A rule that could not be judged, or had nothing of a file to judge, is skipped: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -47,22 +48,20 @@ def report_to_junit(report: Report, *, fail_on: Severity = Severity.ERROR) -> st
         fail_on: the least severity that makes a case fail. Where that is an error, warnings are the output of
             a case that passes.
     """
-    root = Element("testsuites", name="provenance")
     terms = _Terms(report.severities, fail_on, *reasons(report))
-    for suite in (_of_dataset(report), *_of_files(report)):
-        element = SubElement(root, "testsuite", name=escape(suite.name))
-        properties = SubElement(element, "properties")
-        for name, value in suite.properties.items():
-            SubElement(properties, "property", name=name, value=escape(str(value)))
-        for code in suite.codes:
-            element.append(_case(suite, code, terms))
-        _sum_up(element)
-    for total in ("tests", "failures", "errors"):
-        root.set(total, str(sum(int(suite.get(total, "0")) for suite in root)))
-    indent(root)
-    # Characters beyond ASCII are references, so that whatever carries the text cannot garble it.
-    text: bytes = tostring(root, "us-ascii")
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + text.decode("ascii")
+    totals = dict.fromkeys(("tests", "failures", "errors"), 0)
+    suites = []  # as text: elements would take ten times the room
+    for suite in chain([_of_dataset(report)], _of_files(report)):
+        element = _element(suite, terms)
+        for total in totals:
+            totals[total] += int(element.get(total, "0"))
+        indent(element, level=1)
+        # Characters beyond ASCII are references, so that whatever carries the text cannot garble it.
+        text: bytes = tostring(element, "us-ascii")
+        suites.append(f"  {text.decode('ascii')}\n")
+    summed = "".join(f' {total}="{number}"' for total, number in totals.items())
+    head = f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="provenance"{summed}>\n'
+    return "".join([head, *suites, "</testsuites>"])
 
 
 def _of_files(report: Report) -> Iterator[_Suite]:
@@ -80,6 +79,8 @@ def _of_dataset(report: Report) -> _Suite:
             rest[code].add(Count(-found.datums, -found.violations, -found.elements))
     counts = {code: found for code, found in rest.items() if found.violations}
     codes = {code for code in report.severities if not report.files or registry()[code].at in _WHOLE_LEVELS}
+    # What a rule that is off kept from the others.
+    codes |= {entry.code for entry in report.not_checked if entry.code not in report.severities}
     judged = [code for code, elements in report.checked.items() if elements]
     kept = ("datums", "positions", "bad_datums", "session", "now", "version", "ruleset")
     properties = {name: value for name in kept if (value := getattr(report, name)) is not None}
@@ -97,6 +98,17 @@ def _examples(report: Report) -> dict[str | None, dict[str, list[Violation]]]:
             file = None
         grouped.setdefault(file, {}).setdefault(violation.code, []).append(violation)
     return grouped
+
+
+def _element(suite: _Suite, terms: _Terms) -> Element:
+    element = Element("testsuite", name=escape(suite.name))
+    properties = SubElement(element, "properties")
+    for name, value in suite.properties.items():
+        SubElement(properties, "property", name=name, value=escape(str(value)))
+    for code in suite.codes:
+        element.append(_case(suite, code, terms))
+    _sum_up(element)
+    return element
 
 
 def _case(suite: _Suite, code: str, terms: _Terms) -> Element:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from provenance._text import escape
-from provenance.report import Location, Report, Severity, Violation
+from provenance._text import clip, escape
+from provenance.report import Location, NotChecked, Report, Severity, Violation
 from provenance.reports._machine import PLACELESS, place_of
 from provenance.reports.json import dumps
 from provenance.reports.text import violation_to_text
@@ -56,13 +56,7 @@ def report_to_sarif(report: Report, *, root: str | None = None, fail_on: Severit
                 "executionSuccessful": True,
                 "exitCode": int(bool(failed)),
                 "toolConfigurationNotifications": [
-                    {
-                        "level": "note",
-                        "message": {"text": _text(f"not checked: {escape(entry.reason)}")},
-                        "associatedRule": {"id": entry.code, "index": codes.index(entry.code)},
-                    }
-                    for entry in report.not_checked
-                    if entry.code in report.severities
+                    _notification(entry, codes) for entry in report.not_checked
                 ],
             }
         ],
@@ -90,6 +84,14 @@ def _rule(code: str, severity: Severity) -> dict[str, Any]:
         "defaultConfiguration": {"level": severity.value},
         "properties": {"evidence": rule.evidence, "level": rule.at},
     }
+
+
+def _notification(entry: NotChecked, codes: list[str]) -> dict[str, Any]:
+    message = _text(f"{entry.code} not checked: {escape(entry.reason)}")
+    notification: dict[str, Any] = {"level": "note", "message": {"text": message}}
+    if entry.code in codes:  # of a rule that is off it tells what it kept others from
+        notification["associatedRule"] = {"id": entry.code, "index": codes.index(entry.code)}
+    return notification
 
 
 def _artifact(report: Report, file: str, root: str | None) -> dict[str, Any]:
@@ -132,13 +134,13 @@ def _logical(at: Location) -> dict[str, Any]:
     datum = "" if at.row is None else f"rows[{at.row}]"
     kind = "object" if not name else "property" if at.index is None else "value"
     full = ".".join(filter(None, (datum, name)))
-    return {"name": escape(name or datum), "fullyQualifiedName": escape(full), "kind": kind}
+    return {"name": _shown(name or datum), "fullyQualifiedName": _shown(full), "kind": kind}
 
 
 def _properties(at: Location) -> dict[str, Any]:
     values = {"row": at.row, "field": at.field, "index": at.index, "length": at.length}
-    sequence = None if at.sequence_id is None else escape(at.sequence_id)
-    return {k: v for k, v in {**values, "sequence_id": sequence}.items() if v is not None}
+    values["sequence_id"] = at.sequence_id
+    return {k: _shown(v) if isinstance(v, str) else v for k, v in values.items() if v is not None}
 
 
 def _fingerprint(violation: Violation, uri: str | None) -> str:
@@ -152,6 +154,11 @@ def _uri(file: str, root: str | None) -> str:
     path = place_of(file, root)
     encoded = quote(os.fsencode(path.lstrip("/")))
     return f"file:///{encoded}" if Path(path).is_absolute() else encoded
+
+
+def _shown(text: str) -> str:
+    """Text from data."""
+    return escape(clip(text))
 
 
 def _text(text: str) -> str:

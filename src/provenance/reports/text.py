@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, Literal
 
-from provenance._text import clip, count, escape
+from provenance._text import clip, count, escape, quoted
 from provenance.report import (
     NotChecked,
     Report,
@@ -148,9 +148,9 @@ def violation_to_text(violation: Violation) -> str:
 def naming_sequence(text: str, violation: Violation) -> str:
     """Words about a violation, and its sequence where they do not name that."""
     sequence = violation.location.sequence_id
-    if sequence is None or sequence in text or repr(sequence) in text:
+    if sequence is None or sequence in text or quoted(sequence) in text:
         return text
-    return f"{text} (sequence {sequence!r})"
+    return f"{text} (sequence {quoted(sequence)})"
 
 
 def inspect_words(violation: Violation) -> list[str] | None:
@@ -163,7 +163,8 @@ def inspect_words(violation: Violation) -> list[str] | None:
     if not in_datum or at.row is None or at.file is None or at.file == "<stdin>":
         return None
     place = ("--row", at.row) if at.line is None else ("--line", at.line)
-    return ["provenance", "inspect", at.file, place[0], str(place[1])]
+    file = f"./{at.file}" if at.file.startswith("-") else at.file
+    return ["provenance", "inspect", file, place[0], str(place[1])]
 
 
 def _declared(code: str) -> tuple[str, str]:

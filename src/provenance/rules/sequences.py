@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from provenance._text import quoted
 from provenance.columns import SAMPLED, any_in_rows, offsets_of
 from provenance.rules._batch import Batch
 from provenance.rules._examples import RECORD, SIBLING, case
@@ -158,7 +159,7 @@ def _record_problem(batch: Batch, record: int) -> Mapping[str, Any]:
     over=("sequence_id",),
     needs=("ledger",),
     message="{id} is recorded more than once in session {session}, with different content",
-    detail=lambda batch, field, record: {"session": repr(batch.table.session_id[record])},
+    detail=lambda batch, field, record: {"session": quoted(batch.table.session_id[record])},
     evidence="ours",
     good=[
         case({"sequences.1": _USED_LATER}),

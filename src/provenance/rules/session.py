@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from provenance._text import quoted
 from provenance.columns import Ints, Mask
 from provenance.rules._batch import Batch
 from provenance.rules._examples import DROP, RECORD, SIBLING, case
@@ -47,8 +48,8 @@ _TWO_RECORDS = {"sequences.0.policy_version": "1", "sequences.1": {**RECORD, "po
     needs=("ledger", "session"),
     message="{id} belongs to session {session}, training session is {training}",
     detail=lambda batch, field, pair: {
-        "session": repr(batch.table.session_id[batch.pairs.sequence[pair]]),
-        "training": repr(batch.session),
+        "session": quoted(batch.table.session_id[batch.pairs.sequence[pair]]),
+        "training": quoted(batch.session),
     },
     evidence="documented",
     good=[

@@ -33,6 +33,8 @@ def place_of(place: str | os.PathLike[str]) -> str | URL:
         url = make_url(name)
     except (ArgumentError, ValueError):
         raise LedgerError("no address of a database, expected one like postgresql://host/name") from None
+    if "@" in (url.host or ""):
+        raise LedgerError("no address of a database: an @ in a password is written %40")
     kind = url.get_backend_name()
     if kind == "postgresql":
         return url.set(drivername=kind)

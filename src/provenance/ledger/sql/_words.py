@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
+from provenance._text import without_passwords
 from provenance.errors import LedgerError
 from provenance.ledger.sql._sqlite import PATIENCE
 
@@ -32,7 +33,7 @@ def in_words(place: str) -> Iterator[None]:
     try:
         yield
     except LedgerError as error:
-        raise LedgerError(f"{place}: {error}") from None
+        raise LedgerError(without_passwords(f"{place}: {error}")) from None
     except DBAPIError as error:
         lost = f"; {_LOST}" if error.connection_invalidated else ""
         raise LedgerError(f"{place}: {_words(error.orig)}{lost}") from error
