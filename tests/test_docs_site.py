@@ -88,7 +88,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
     text = (site / "reference" / "commands.html.md").read_text(encoding="utf-8")
-    found = list(paths_of(click.Context(commands, info_name="provenance")))
+    found = list(paths_of(click.Context(commands, info_name="provenance", **commands.context_settings)))
     assert "provenance ledger prune" in {context.command_path for context in found}
     for context in found:
         section = text.partition(f"## {context.command_path}\n")[2].partition("\n## ")[0]

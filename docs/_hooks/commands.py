@@ -22,7 +22,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 def _page() -> Iterator[str]:
     yield from ("# Command line", "")
-    top = click.Context(commands, info_name="provenance")
+    top = click.Context(commands, info_name="provenance", **commands.context_settings)
     yield from _prose(commands.help)
     yield from ("", "`python -m provenance` is the same program.", "")
     for context in _below(top):
