@@ -195,9 +195,8 @@ def _values(name: str, tensor: RowTensor, given: object) -> Values:
 
 def _int64(numbers: Numbers, path: str) -> Array:
     packed = as_int64(numbers)
-    changed = [i for i in (packed.inexact, packed.clamped) if i is not None]
-    if changed:  # NaN and the infinities, which the row holds as what they are
-        i = min(changed)
+    i = packed.changed
+    if i is not None:  # NaN or an infinity, which the row holds as what it is
         raise RecordError(path, f"data[{i}] is {numbers.flat[i]}, an Arrow file holds int64 and float32")
     return np.frombuffer(packed.data, np.int64)
 

@@ -49,6 +49,11 @@ class Packed:
     clamped: int | None = None
     """int64 alone: index of the first number out of range. It became the nearest limit."""
 
+    @property
+    def changed(self) -> int | None:
+        """int64 alone: index of the first number that is not what was given."""
+        return min((i for i in (self.inexact, self.clamped) if i is not None), default=None)
+
 
 def numbers_of(value: object, path: str) -> Numbers:
     """Take a list, nested lists, a numpy array or a torch tensor.

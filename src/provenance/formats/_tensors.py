@@ -110,11 +110,7 @@ def _note(name: str, dtype: str, numbers: Numbers, packed: Packed) -> str | None
         return f"declared {shown(dtype)}"
     if dtype == "float32":
         return None
-    if name == TARGETS:
-        changed = [i for i in (packed.inexact, packed.clamped) if i is not None]
-        first = min(changed) if changed else None
-    else:
-        first = first_unlike_int64(numbers)
+    first = packed.changed if name == TARGETS else first_unlike_int64(numbers)
     if first is None:
         return None
     value = numbers.flat[first]
